@@ -86,8 +86,8 @@ def test_a_path_of_another_form_is_told_the_closest_cells(path, advice, tmp_path
 ])  # fmt: skip
 def test_what_is_missing_is_named_with_the_stage_that_makes_it(path, cell, module, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    said = f"{path} is missing; .* `retable repro` in a study that contains {cell}, or `python -m pipelines.{module}`"
-    with pytest.raises(UsageError, match=said):
+    line = f"{path} is missing; .* `retable repro` in a study that contains {cell}, or `python -m pipelines.{module}`"
+    with pytest.raises(UsageError, match=line):
         require(Path(path))
     with pytest.raises(UsageError, match=r"run.json is missing"):
         read_run(Path(path).parent)
@@ -143,13 +143,13 @@ def test_the_commit_is_known_and_whether_the_code_is_as_committed(tmp_path, monk
 
 
 @pytest.mark.parametrize(
-    ("names", "said"), [(["NVIDIA H100"], "GiB, NVIDIA H100"), (["A", "A", "B"], "GiB, 2 × A, B"), ([], "GiB")]
+    ("names", "ending"), [(["NVIDIA H100"], "GiB, NVIDIA H100"), (["A", "A", "B"], "GiB, 2 × A, B"), ([], "GiB")]
 )
-def test_hardware_names_the_gpus_that_were_used(names, said, monkeypatch):
+def test_hardware_names_the_gpus_that_were_used(names, ending, monkeypatch):
     cuda = SimpleNamespace(is_initialized=lambda: bool(names), device_count=lambda: len(names))
     cuda.get_device_name = names.__getitem__
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
-    assert "cores" in hardware() and hardware().endswith(said)
+    assert "cores" in hardware() and hardware().endswith(ending)
 
 
 def test_a_package_that_is_not_installed_has_no_version_and_stops_no_stage_at_its_end(monkeypatch):
@@ -219,8 +219,8 @@ def test_a_text_that_has_changed_is_named_by_all_that_was_made_from_it(place, ch
     makers = {"a.txt": "prepare/a", "b.txt": "prepare/a", "c.txt": "evaluate/a/lstm-1"}
     for folder in (chain, chain.parent):  # in whatever folder the command runs
         monkeypatch.chdir(folder)
-        found = changed_inputs([Path(os.path.relpath(chain / "outputs" / place))])
-        assert found == {path: makers[path.name] for path in expected}
+        makers_of = changed_inputs([Path(os.path.relpath(chain / "outputs" / place))])
+        assert makers_of == {path: makers[path.name] for path in expected}
 
 
 def test_a_cell_that_was_made_again_is_another_input(chain):

@@ -204,9 +204,9 @@ def in_another(work) -> str:
 
     process = get_context("fork").Process(target=run)
     process.start()
-    said = ours.recv()
+    received = ours.recv()
     process.join()
-    return said
+    return received
 
 
 def take(name: str = "lstm-1") -> None:
@@ -216,8 +216,8 @@ def take(name: str = "lstm-1") -> None:
 
 def test_one_process_makes_a_cell():
     with exclusive(BENCH, OUT):
-        said = in_another(take)
-        assert said.startswith(f"{OUT} is being made by process {os.getpid()} on ") and said.endswith(
+        message = in_another(take)
+        assert message.startswith(f"{OUT} is being made by process {os.getpid()} on ") and message.endswith(
             "; wait for this process or stop it, then try again"
         )
         assert in_another(lambda: take("gpt-1")) == ""  # another cell is free

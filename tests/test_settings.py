@@ -32,7 +32,7 @@ LSTM = {"_target_": "retable.models.recurrent.LSTM", "d_model": 4, "n_layers": 1
 CARRIED = {"_target_": "retable.evaluation.likelihood.Carried", "rows": 1}
 
 
-@pytest.mark.parametrize(("annotation", "good", "bad", "said"), [
+@pytest.mark.parametrize(("annotation", "good", "bad", "message"), [
     (PositiveInt, [1], [0, True, 5.0], "x="),
     (PositiveInt | None, [None, 1], [0], "x=0 should be"),
     (Seed, [0], [10**30], "less than or equal to 4294967295"),
@@ -54,11 +54,11 @@ CARRIED = {"_target_": "retable.evaluation.likelihood.Carried", "rows": 1}
     (Any, ["anything", 3, None], [], ""),
     (int, [3], ["a\nb" * 50], "x=a b"),
 ])  # fmt: skip
-def test_values_are_of_their_types(annotation, good, bad, said):
+def test_values_are_of_their_types(annotation, good, bad, message):
     for value in good:
         require(value, annotation, "x")
     for value in bad:
-        with pytest.raises(UsageError, match=said) as refusal:
+        with pytest.raises(UsageError, match=message) as refusal:
             require(value, annotation, "x")
         assert "\n" not in str(refusal.value)
 
@@ -72,7 +72,7 @@ def test_a_part_is_built_with_what_is_given():
     assert later(step=0, epoch=1.0, max_steps=4, losses=[]) == 0.5
 
 
-@pytest.mark.parametrize(("settings", "said"), [
+@pytest.mark.parametrize(("settings", "message"), [
     ({"n_layer": 2}, "LSTM takes no model.n_layer; write n_layers"),
     ({"d_model": "wide"}, "model.d_model=wide"),
     ({"vocab_size": 3, "words": 1}, "LSTM takes no model.words"),
@@ -85,10 +85,10 @@ def test_a_part_is_built_with_what_is_given():
     ({"init_range": 0.2}, "model.init_range=0.2 cannot be set: it comes from the data"),
     ({"d_model": None}, "model.d_model"),
 ])  # fmt: skip
-def test_a_part_of_other_settings(settings, said):
+def test_a_part_of_other_settings(settings, message):
     with pytest.raises(UsageError) as refusal:
         check(LSTM | settings, "model", given=("init_range",) if "init_range" in settings else ())
-    assert said in str(refusal.value)
+    assert message in str(refusal.value)
 
 
 def test_a_setting_that_is_missing():
@@ -189,6 +189,6 @@ def test_a_cell_whose_configuration_is_none(tmp_path, text):
 def test_a_target_that_is_a_module_is_told_what_it_has(target):
     with pytest.raises(UsageError) as refusal:
         resolve(target)
-    said, _, names = str(refusal.value).partition(".NAME")
-    assert said == f"{target} is a module; write {target}" and " _" not in names
+    beginning, _, names = str(refusal.value).partition(".NAME")
+    assert beginning == f"{target} is a module; write {target}" and " _" not in names
     assert ("LSTM" in names) == target.endswith("recurrent")

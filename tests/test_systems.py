@@ -73,9 +73,9 @@ SYSTEMS = {  # how to make it, its recipe's settings, and its classes that no be
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_a_system_is_what_the_plan_takes_it_for(name):
-    make, said, others = SYSTEMS[name]
+    make, spec, others = SYSTEMS[name]
     system = make()
-    answers = _answers({"choices": {}, **said}, {})
+    answers = _answers({"choices": {}, **spec}, {})
     assert {name for name, kind in KINDS.items() if isinstance(system, kind)} == answers | others
 
 

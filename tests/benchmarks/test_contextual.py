@@ -26,9 +26,9 @@ def both(name: str):
     for parameter in ours.module.parameters():
         nn.init.normal_(parameter, std=0.3)
     weights = of_electra(ours.module) if name == "ELECTRA" else weights_in_transformers(ours.module)
-    found, state = theirs.module.load_state_dict(weights, strict=False), theirs.module.state_dict()
+    keys, state = theirs.module.load_state_dict(weights, strict=False), theirs.module.state_dict()
     loaded = {state[key].data_ptr() for key in weights}
-    assert not found.unexpected_keys and {state[key].data_ptr() for key in found.missing_keys} <= loaded  # tied
+    assert not keys.unexpected_keys and {state[key].data_ptr() for key in keys.missing_keys} <= loaded  # tied
     assert sum(p.numel() for p in ours.module.parameters()) == sum(p.numel() for p in theirs.module.parameters())
     return ours, theirs
 

@@ -33,21 +33,21 @@ def test_rows_are_padded_as_said():
 def test_with_the_same_weights_both_predict_the_same(splits):
     examples, vocab_size = splits
     torch.manual_seed(0)
-    mine, other = ours(examples["train"], vocab_size, 8), theirs(examples["train"], vocab_size, 8, longest=False)
+    own, other = ours(examples["train"], vocab_size, 8), theirs(examples["train"], vocab_size, 8, longest=False)
     with torch.no_grad():
-        for weight in mine.module.parameters():
+        for weight in own.module.parameters():
             weight.mul_(5.0)  # larger weights, so that predictions differ between examples
-    assert not other.module.load_state_dict(weights_in_transformers(mine.module), strict=False).unexpected_keys
-    mine.module.eval(), other.module.eval()
+    assert not other.module.load_state_dict(weights_in_transformers(own.module), strict=False).unexpected_keys
+    own.module.eval(), other.module.eval()
     dev = examples["dev"].inputs
-    found = mine.predict(dev)
-    assert set(found) == {0, 1}
-    assert found == other.predict(dev)
+    predicted = own.predict(dev)
+    assert set(predicted) == {0, 1}
+    assert predicted == other.predict(dev)
 
 
 def test_speeds_are_of_whole_batches(splits, monkeypatch):
     examples, vocab_size = splits
     monkeypatch.setattr(finetuning, "times", lambda running, n: [next(running) or 0.5 for _ in range(n)])
     sides = [ours(examples["train"], vocab_size, 8), theirs(examples["train"], vocab_size, 8, longest=True)]
-    found = measure(sides, examples["dev"].inputs, "fp32", rounds=1, n_steps=5)
-    assert [training for training, _ in found] == [16.0, 16.0]  # examples per second: batches of 8 in half a second
+    speeds = measure(sides, examples["dev"].inputs, "fp32", rounds=1, n_steps=5)
+    assert [training for training, _ in speeds] == [16.0, 16.0]  # examples per second: batches of 8 in half a second

@@ -59,9 +59,9 @@ def test_what_was_read_by_someone_goes_before_the_rules():
 def test_every_function_that_a_reason_names_is_there():
     for known in read_reasons():
         named = known.partition(":")[0].split(".")
-        found = import_module(".".join(named[:3]))
+        part_of = import_module(".".join(named[:3]))
         for part in named[3:]:
-            found = getattr(found, part)
+            part_of = getattr(part_of, part)
 
 
 FOUND = [
@@ -102,9 +102,9 @@ def results(tmp_path, monkeypatch):
 
 
 def test_of_the_mutants_with_a_digit_those_count_that_were_tried(results):
-    found = {each.name.rpartition("x_")[2]: each.status for each in read(results, "7")}
-    assert found == {"a__mutmut_7": "killed", "a__mutmut_17": "survived", "b__mutmut_7": "survived",
-                     "b__mutmut_27": "unsure", "c__mutmut_7": "unreached", "c__mutmut_27": "killed"}  # fmt: skip
+    statuses = {each.name.rpartition("x_")[2]: each.status for each in read(results, "7")}
+    assert statuses == {"a__mutmut_7": "killed", "a__mutmut_17": "survived", "b__mutmut_7": "survived",
+                        "b__mutmut_27": "unsure", "c__mutmut_7": "unreached", "c__mutmut_27": "killed"}  # fmt: skip
     assert len([*read(results, "78")]) == 7
 
 
@@ -116,7 +116,7 @@ def test_what_a_forked_server_can_not_tell_is_run_again(results, status):
         given.append(asked)
         return status
 
-    found = {each.name.rpartition("x_")[2]: each.status for each in settled(read(results, "7"), results, again)}
+    statuses = {each.name.rpartition("x_")[2]: each.status for each in settled(read(results, "7"), results, again)}
     # Mutants of code that runs at import, unsure mutants and mutants that no test seems to reach are run again with the
     # tests of their module.
     own = "tests/nn/test_crf.py"
@@ -125,6 +125,6 @@ def test_what_a_forked_server_can_not_tell_is_run_again(results, status):
         ("b__mutmut_27", [own, f"{own}::test_2"], 60 + 20),
         ("c__mutmut_7", [own], 60 + 20),
     ]
-    assert found["a__mutmut_17"] == found["b__mutmut_27"] == status
-    assert found["c__mutmut_7"] == ("unreached" if status == "survived" else status)
-    assert found["b__mutmut_7"] == "survived" and found["a__mutmut_7"] == "killed"
+    assert statuses["a__mutmut_17"] == statuses["b__mutmut_27"] == status
+    assert statuses["c__mutmut_7"] == ("unreached" if status == "survived" else status)
+    assert statuses["b__mutmut_7"] == "survived" and statuses["a__mutmut_7"] == "killed"

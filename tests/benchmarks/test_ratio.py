@@ -22,7 +22,7 @@ def of_one(precise: bool = False) -> None:
     show(precisions(parser) if precise else parser, lambda arguments: [])
 
 
-@pytest.mark.parametrize(("run", "given", "said"), [
+@pytest.mark.parametrize(("run", "given", "message"), [
     (of_one, ["--rounds", "0"], "0"),
     (of_one, ["--threads", "-1"], "-1"),
     (of_one, ["--rounds", "many"], "many"),
@@ -34,16 +34,16 @@ def of_one(precise: bool = False) -> None:
     (scale.main, ["--cells", "1"], "--cells must be 2 or more"),
     (scale.main, ["--writers", "0"], "0 is below 1; write 1 or more"),
 ])  # fmt: skip
-def test_nonsense_is_refused(run, given, said, capsys, monkeypatch):
+def test_nonsense_is_refused(run, given, message, capsys, monkeypatch):
     monkeypatch.setattr("sys.argv", ["benchmark", *given])
     with pytest.raises(SystemExit) as stop:
         run()
-    assert stop.value.code == 2 and said in capsys.readouterr().err
+    assert stop.value.code == 2 and message in capsys.readouterr().err
 
 
 def test_the_page_has_a_row_a_comparison(monkeypatch, tmp_path, capsys):
-    said = [HEAD, Ratio("GPT", "transformers", "tokens/s", 3000.0, 2000.0), "a warning"]
-    script = "\n".join(f"print({str(line)!r})" for line in said)
+    printed = [HEAD, Ratio("GPT", "transformers", "tokens/s", 3000.0, 2000.0), "a warning"]
+    script = "\n".join(f"print({str(line)!r})" for line in printed)
 
     class Python(every.subprocess.Popen):
         def __init__(self, command, **options):
@@ -55,4 +55,4 @@ def test_the_page_has_a_row_a_comparison(monkeypatch, tmp_path, capsys):
     every.main()
     _, made, table = every.PAGE.read_text(encoding="utf-8").strip().split("\n\n")
     assert made.startswith("`python -m benchmarks generate contextual`, 2") and "torch 2" in made
-    assert table.splitlines() == [*HEAD.splitlines(), *2 * [str(said[1])]]
+    assert table.splitlines() == [*HEAD.splitlines(), *2 * [str(printed[1])]]

@@ -27,8 +27,8 @@ def test_the_study_has_every_layer_at_every_size():
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.out)
 def test_layers_have_the_studys_settings(cell, monkeypatch):
-    said = {key: value for key, value in cell.settings.items() if key not in ("corpus", "tokenizer", "recipe")}
-    cfg = composed("pretrain", "lstm_untied", *(f"{key}={value}" for key, value in said.items()))
+    chosen = {key: value for key, value in cell.settings.items() if key not in ("corpus", "tokenizer", "recipe")}
+    cfg = composed("pretrain", "lstm_untied", *(f"{key}={value}" for key, value in chosen.items()))
     (name,) = (name for name, layer in LAYERS.items() if layer.system == cell.settings["system"])
     assert LAYERS[name].kind is resolve(cfg.objective._target_)
     with torch.device("meta"):
@@ -51,14 +51,14 @@ def test_perplexities_stand_beside_the_costs(tmp_path):
     frame = pd.DataFrame(rows, columns=["corpus", "system", "mean"])
     frame = frame.assign(split="test", metric="perplexity_word", ci_low=frame["mean"] - 1, ci_high=frame["mean"] + 1)
     frame.to_csv(path, index=False)
-    found = perplexities(path)
-    assert found == {
+    measured = perplexities(path)
+    assert measured == {
         (10_000, "full softmax"): (33.31, "33.3 (32.3–34.3)"),
         (10_000, "hierarchical softmax"): (40.0, "40.0 (39.0–41.0)"),
     }
     costs = {"full softmax": 0.3, "hierarchical softmax": 0.05}
     rows = [
-        {"words": 10_000, "layer": name, "seconds": seconds, "mib": 90.0, "perplexity": found[10_000, name][0]}
+        {"words": 10_000, "layer": name, "seconds": seconds, "mib": 90.0, "perplexity": measured[10_000, name][0]}
         for name, seconds in costs.items()
     ]
     drawn = figure(pd.DataFrame(rows))

@@ -20,7 +20,7 @@ def data(tmp_path):
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_with_the_same_weights_both_have_the_same_loss_and_gradients(data, system):
     torch.manual_seed(0)
-    mine, other = (make(data, system, 3).module.eval() for make in (ours, theirs))
+    own, other = (make(data, system, 3).module.eval() for make in (ours, theirs))
     weights = other.state_dict()
     layers = {f"model.layers.{way}.0.": end for way, end in (("forth", ""), ("back", "_reverse"))}
     names = {
@@ -37,13 +37,13 @@ def test_with_the_same_weights_both_have_the_same_loss_and_gradients(data, syste
         start = next(start for start in names if name.startswith(start))
         return names[start] + name.removeprefix(start)
 
-    mine.load_state_dict({name: weights[theirs_of(name)] for name in mine.state_dict()})
+    own.load_state_dict({name: weights[theirs_of(name)] for name in own.state_dict()})
     batch = pad_tagged(data.examples, range(3))
-    losses = mine.loss(batch, None, 0)[0], other(batch.input_ids, batch.tags, batch.lengths)
+    losses = own.loss(batch, None, 0)[0], other(batch.input_ids, batch.tags, batch.lengths)
     torch.testing.assert_close(*losses)
     torch.stack(losses).sum().backward()
     gradients = {name: parameter.grad for name, parameter in other.named_parameters()}
-    for name, parameter in mine.named_parameters():
+    for name, parameter in own.named_parameters():
         torch.testing.assert_close(parameter.grad, gradients[theirs_of(name)], msg=name)
 
 

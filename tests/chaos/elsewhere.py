@@ -47,10 +47,10 @@ def study_on(name: str, folder: Path) -> tuple[dict[str, str], Any]:
     (folder / "studies/history").mkdir(parents=True)
     (folder / "studies/history/study.yaml").write_text(yaml.safe_dump(study), encoding="utf-8")
     subprocess.run([sys.executable, "-m", "dvc", "init", "--quiet", "--no-scm"], cwd=folder, check=True)
-    said = run(
+    output = run(
         folder, "cli.main", "repro", "history", "--engine", name, PYTHONPATH=f"{folder / 'src'}{os.pathsep}{folder}"
     )
-    assert "evaluate elman-1\n" in said
+    assert "evaluate elman-1\n" in output
     made = bytes_of(folder, "studies/history/results/*.md", "outputs/*/*/*/*.safetensors")
     assert made
     return made, yaml.safe_load((folder / "dvc.lock").read_text(encoding="utf-8"))

@@ -17,8 +17,8 @@ def serve(folder: Path, port: int) -> subprocess.Popen:
     command = [sys.executable, "-m", "mlflow", "server", "--port", str(port), "--workers", "1",
                "--backend-store-uri", f"sqlite:///{folder / 'store.db'}",
                "--artifacts-destination", str(folder / "artifacts")]  # fmt: skip
-    with (folder / "server.txt").open("a") as said:
-        server = subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True)
+    with (folder / "server.txt").open("a") as log:
+        server = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
     while server.poll() is None:
         if listens(port):
             return server

@@ -38,9 +38,9 @@ class Project:
     Commands run one at a time, unless two projects in the same folder have different names (`called`).
     """
 
-    def __init__(self, folder: Path, forks: str, called: str = "beside"):
+    def __init__(self, folder: Path, forks: str, suffix: str = "beside"):
         self.folder, self._forks = folder, forks
-        self._beside = folder.with_name(f"{folder.name}.{called}")
+        self._beside = folder.with_name(f"{folder.name}.{suffix}")
         for each in (folder, self._beside):
             each.mkdir(parents=True, exist_ok=True)
 
@@ -48,8 +48,8 @@ class Project:
         """Run a command and all processes that it starts. Return its exit code, below 0 for a signal, and its
         output.
         """
-        code, said, touched = (self._beside / name for name in ("code", "said", "touched"))
-        for file in (code, said, touched):
+        code, log, touched = (self._beside / name for name in ("code", "said", "touched"))
+        for file in (code, log, touched):
             file.write_text("", encoding="utf-8")
         paths = self.folder / "src", self.folder, ROOT / "tests/chaos/hooked", ROOT / "src", ROOT
         own = os.environ | {
@@ -60,16 +60,16 @@ class Project:
         module = module if module == "dvc" else module_of(module)
         watched = [str(code), str(SECONDS), module, *last_of_each(arguments)]
         warden = str(ROOT / "tests/chaos/warden.py")
-        submit(self._forks, warden, watched, str(self.folder), own | environment, str(said), str(said))
-        told = said.read_text(encoding="utf-8")
+        submit(self._forks, warden, watched, str(self.folder), own | environment, str(log), str(log))
+        output = log.read_text(encoding="utf-8")
         if not (ended := code.read_text(encoding="utf-8")):
-            pytest.fail(f"{module} {arguments} hangs, which was to get {end}\n{told}")
-        return int(ended), told
+            pytest.fail(f"{module} {arguments} hangs, which was to get {end}\n{output}")
+        return int(ended), output
 
     def succeed(self, module: str, *arguments: str, **environment: str) -> str:
-        code, said = self.run(module, *arguments, **environment)
-        assert code == 0, said
-        return said
+        code, output = self.run(module, *arguments, **environment)
+        assert code == 0, output
+        return output
 
     def touched(self) -> int:
         """Return how often the last command touched files."""
@@ -94,7 +94,7 @@ class Project:
         client = MlflowClient(f"sqlite:///{copy}")
         experiment = client.get_experiment_by_name("retable")
         assert experiment is not None
-        found: dict[str, list[Any]] = {}
+        by_name: dict[str, list[Any]] = {}
         for run in client.search_runs([experiment.experiment_id]):
             stage = run.data.tags["retable.stage"]
             histories = {name: client.get_metric_history(run.info.run_id, name) for name in run.data.metrics}
@@ -103,8 +103,8 @@ class Project:
                 for name, history in histories.items()
             }
             files = sorted(file.path for file in client.list_artifacts(run.info.run_id))
-            found.setdefault(f"run {stage} {run.info.run_name}", []).append([run.info.status, points, files])
-        return {name: json.dumps(runs, sort_keys=True) for name, runs in found.items()}
+            by_name.setdefault(f"run {stage} {run.info.run_name}", []).append([run.info.status, points, files])
+        return {name: json.dumps(runs, sort_keys=True) for name, runs in by_name.items()}
 
     def left(self) -> list[Path]:
         """Return remaining scratch files and locks, without logs and what is kept of cells."""

@@ -72,13 +72,13 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def _running(command: Sequence[object], port: int, **options: Any) -> Iterator[None]:
-    with TemporaryDirectory() as name, Path(name, "said").open("w+b") as said:
-        server = subprocess.Popen([*map(str, command)], stdout=said, stderr=said, **options)
+    with TemporaryDirectory() as name, Path(name, "said").open("w+b") as log:
+        server = subprocess.Popen([*map(str, command)], stdout=log, stderr=log, **options)
         try:
             while not listens(port):
                 if server.poll() is not None:
-                    said.seek(0)
-                    raise RuntimeError(said.read().decode())
+                    log.seek(0)
+                    raise RuntimeError(log.read().decode())
                 time.sleep(0.1)
             yield
         finally:

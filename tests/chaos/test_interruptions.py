@@ -95,14 +95,14 @@ def test_a_command_ended_anywhere_and_run_again_is_as_undisturbed(forks, tmp_pat
     drawn = names[: ENDS - ENDS // OF_STUDIES]
     for name in needed(drawn):
         words = COMMANDS[name]
-        code, said = undisturbed.run(*words)
-        assert code == 0, f"{name}\n{said}"
+        code, output = undisturbed.run(*words)
+        assert code == 0, f"{name}\n{output}"
         touched = undisturbed.touched()
         for _ in range(drawn.count(name)):
             finds += ended(project, name, words, draw, touched)
-        code, said = project.run(*words)
+        code, output = project.run(*words)
         if code != 0 or project.left():
-            finds.append(f"{name} again: {code}, and left {project.left()}\n{said}")
+            finds.append(f"{name} again: {code}, and left {project.left()}\n{output}")
     compare([project.files(), project.runs()], [undisturbed.files(), undisturbed.runs()], finds)
     finds += [f"{name} is not finished" for name in project.unfinished()]
     assert not finds, "\n".join(finds)
@@ -113,18 +113,18 @@ def ended(project: Project, name: str, words: list[str], draw: random.Random, to
     struck = False
     while not struck:
         end = End(draw.randint(1, touched), draw.choice([*SIGNALS]))
-        code, said = project.run(*words, end=end, RETABLE_STUDY="history")  # as `retable repro` sets it
+        code, output = project.run(*words, end=end, RETABLE_STUDY="history")  # as `retable repro` sets it
         struck = project.touched() >= end.moment
-        assert struck or code == 0, said
-    told = f"{end.number.name} at {end.moment} of {touched}: {name}: {code}"
+        assert struck or code == 0, output
+    summary = f"{end.number.name} at {end.moment} of {touched}: {name}: {code}"
     early = -end.number  # the default effect of the signal, before the command handles it
-    right = words[0] == "dvc" or (code in (0, SIGNALS[end.number], early) and "Traceback" not in said)
-    print(told if right else f"{told}\n{said}", flush=True)
-    return [] if right else [f"{told}\n{said}"]
+    right = words[0] == "dvc" or (code in (0, SIGNALS[end.number], early) and "Traceback" not in output)
+    print(summary if right else f"{summary}\n{output}", flush=True)
+    return [] if right else [f"{summary}\n{output}"]
 
 
-def compare(found: list[dict[str, Any]], expected: list[dict[str, Any]], finds: list[str]) -> None:
-    for one, other in zip(found, expected, strict=True):
+def compare(runs: list[dict[str, Any]], expected: list[dict[str, Any]], finds: list[str]) -> None:
+    for one, other in zip(runs, expected, strict=True):
         finds += [f"{name}: {one.get(name)} for {other.get(name)}" for name in sorted(one.keys() | other.keys())
                   if one.get(name) != other.get(name)]  # fmt: skip
     print(*finds, sep="\n", flush=True)  # printed now, because a command that hangs later ends the test
@@ -155,8 +155,8 @@ def make_study(project: Project) -> None:
                                                        "train: 3000, validation: 600, test: 900")  # fmt: skip
     corpus.write_text(small, encoding="utf-8")
     for command in (["dvc", "init", "--quiet", "--no-scm"], ["cli.main", "graph"]):
-        code, said = project.run(*command)
-        assert code == 0, said
+        code, output = project.run(*command)
+        assert code == 0, output
 
 
 def unmake(project: Project) -> None:
@@ -180,8 +180,8 @@ def test_a_study_ended_anywhere_and_made_again_is_as_undisturbed(forks, tmp_path
     draw, finds = random.Random(SEED), list[str]()
     project = Project(tmp_path / "study", forks)
     make_study(project)
-    code, said = project.run(*REPROS["retable"])
-    assert code == 0, said
+    code, output = project.run(*REPROS["retable"])
+    assert code == 0, output
     touched, undisturbed = project.touched(), made(project)
     assert all(undisturbed)
     for n in range(ENDS // OF_STUDIES):
@@ -189,9 +189,9 @@ def test_a_study_ended_anywhere_and_made_again_is_as_undisturbed(forks, tmp_path
         finds += ended(project, name, REPROS[name], draw, touched // (1 + n % 2))
         if n % 2 == 0 and n + 1 < ENDS // OF_STUDIES:
             continue  # end it once more before it finishes
-        code, said = project.run(*REPROS["retable"])
+        code, output = project.run(*REPROS["retable"])
         if code != 0 or project.left():
-            finds.append(f"{name} again: {code}, and left {project.left()}\n{said}")
+            finds.append(f"{name} again: {code}, and left {project.left()}\n{output}")
         compare(made(project), undisturbed, finds)
         finds += [f"{name} again: {open_} is not finished" for open_ in project.unfinished()]
         unmake(project)

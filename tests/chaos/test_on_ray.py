@@ -91,14 +91,14 @@ def test_a_node_is_killed(cluster, tiny, monkeypatch):
     monkeypatch.chdir(tiny)
     names = ["left", "right"]
     benches = {name: Path("work/pretrain/grammar_tiny", f"{name}-1") for name in names}
-    said = {name: tiny / f"{name}.txt" for name in names}
+    logs = {name: tiny / f"{name}.txt" for name in names}
     with engine("ray") as runner, ThreadPoolExecutor(2) as threads:
         codes = [
-            threads.submit(runner.run, "pipelines.pretrain", [TINY, *LSTM, f"system={name}"], os.environ, said[name])
+            threads.submit(runner.run, "pipelines.pretrain", [TINY, *LSTM, f"system={name}"], os.environ, logs[name])
             for name in names
         ]
         while not all([*bench.glob("*/last.ckpt")] for bench in benches.values()):
-            assert not any(code.done() for code in codes), {name: log.read_text() for name, log in said.items()}
+            assert not any(code.done() for code in codes), {name: log.read_text() for name, log in logs.items()}
             time.sleep(0.05)
         on = {name: node_of(cluster, bench) for name, bench in benches.items()}
         killed, other = names if on["left"] is not cluster.head_node else reversed(names)
@@ -114,7 +114,7 @@ def test_a_node_is_killed(cluster, tiny, monkeypatch):
              for name in ("still", *names)}  # fmt: skip
     assert cells["left"] == cells["right"] == cells["still"]
     steps = {
-        name: re.findall(r"^step (\d+)/", log.read_text(encoding="utf-8"), re.MULTILINE) for name, log in said.items()
+        name: re.findall(r"^step (\d+)/", log.read_text(encoding="utf-8"), re.MULTILINE) for name, log in logs.items()
     }
     whole = re.findall(r"^step (\d+)/", still, re.MULTILINE)
     assert steps[other] == whole and len(whole) <= len(steps[killed]) <= len(whole) + 1

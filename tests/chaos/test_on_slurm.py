@@ -132,8 +132,8 @@ def test_a_training_at_a_real_limit(slurm, tiny, monkeypatch):
     """
     monkeypatch.setattr("pipelines.executors.on_slurm.NOTICE", 60)
     monkeypatch.setenv("SBATCH_TIMELIMIT", "2")
-    said = long_step(tiny, monkeypatch, "limited", seconds=70, happens=lambda: None)
-    assert "SIGUSR1: stopped after step 5" in said
+    output = long_step(tiny, monkeypatch, "limited", seconds=70, happens=lambda: None)
+    assert "SIGUSR1: stopped after step 5" in output
 
 
 def test_a_training_that_another_takes_the_place_of(slurm, tiny, monkeypatch):

@@ -57,20 +57,20 @@ class Made:
 
     def end(self) -> tuple[int, str]:
         process = self.begin()
-        said, _ = process.communicate(timeout=300)
-        return process.returncode, said
+        output, _ = process.communicate(timeout=300)
+        return process.returncode, output
 
     def processes(self) -> list[psutil.Process]:
         """Return the processes that run in the folder."""
-        found = []
+        remaining = []
         for process in psutil.process_iter():
             try:
                 alive = process.status() != psutil.STATUS_ZOMBIE
                 if alive and Path(process.cwd()).is_relative_to(self.folder):
-                    found.append(process)
+                    remaining.append(process)
             except psutil.Error:
                 continue
-        return found
+        return remaining
 
     def trains(self) -> bool:
         return any((self.folder / "work/pretrain/grammar_tiny").glob("lstm-1/*"))
@@ -100,10 +100,10 @@ def test_nothing_is_left_of_a_command_that_is_killed_alone(small, number):
     until(small.trains, 300)
     first.send_signal(number)
     until(lambda: not small.processes(), 60)
-    said, _ = first.communicate()
-    assert first.returncode == ASKED.get(number, -number) and "Traceback" not in said, said
-    code, said = small.end()
-    assert code == 0, said
+    output, _ = first.communicate()
+    assert first.returncode == ASKED.get(number, -number) and "Traceback" not in output, output
+    code, output = small.end()
+    assert code == 0, output
 
 
 def test_nothing_is_left_when_the_terminal_is_closed(small):
@@ -129,24 +129,24 @@ def test_a_signal_in_the_first_seconds_leaves_nothing_and_no_traceback(small, se
     first = small.begin()
     time.sleep(seconds)
     to(first.pid, number)
-    said, _ = first.communicate(timeout=30)
+    output, _ = first.communicate(timeout=30)
     until(lambda: not small.processes(), 60)
     assert first.returncode in (ASKED[number], -number)
-    assert said in ("", f"{number.name}: stopped; run the same command again to resume\n")
+    assert output in ("", f"{number.name}: stopped; run the same command again to resume\n")
 
 
 def test_a_study_needs_no_program_of_the_path(small):
     """The PATH has no program except a shell, so git, a compiler, nvidia-smi and sbatch are missing."""
     small.environment["PATH"] = str(small.folder)
-    code, said = small.end()
-    assert code == 0 and "Traceback" not in said, said
+    code, output = small.end()
+    assert code == 0 and "Traceback" not in output, output
 
 
 def test_a_second_command_says_which_one_is_at_work(small):
     first = small.begin()
     until(small.trains, 300)
-    code, said = small.end()
-    assert code == 2 and re.fullmatch(SAID, said), said
+    code, output = small.end()
+    assert code == 2 and re.fullmatch(SAID, output), output
     assert first.wait(timeout=300) == 0
 
 
@@ -170,8 +170,8 @@ def test_a_study_goes_on_that_was_killed_in_a_container_without_an_init(small, c
     for process in small.processes():
         process.send_signal(signal.SIGKILL)
     first.wait()
-    code, said = small.end()
-    assert code == 0, said
+    code, output = small.end()
+    assert code == 0, output
     small.within = []
-    code, said = small.end()  # outside of the namespace, where these numbers belong to other processes
-    assert code == 0 and "Nothing to do" in said, said
+    code, output = small.end()  # outside of the namespace, where these numbers belong to other processes
+    assert code == 0 and "Nothing to do" in output, output

@@ -34,18 +34,18 @@ def folder(prepared, tmp_path) -> Path:
 def test_eight_stages_at_once_make_one_store(folder, forks):
     (folder / "mlflow.db").unlink()
     names = [f"kn3_{n}" for n in range(8)]
-    projects = {name: Project(folder, forks, called=name) for name in names}
+    projects = {name: Project(folder, forks, suffix=name) for name in names}
     with ThreadPoolExecutor(8) as pool:
         ended = pool.map(
             lambda name: projects[name].run("pretrain", TINY, "recipe=counted/kn3", f"system={name}"), names
         )
-    for code, said in ended:
-        assert code == 0 and "MLflow does not answer" not in said, said
+    for code, output in ended:
+        assert code == 0 and "MLflow does not answer" not in output, output
     project = projects[names[0]]
     assert not project.unfinished()
-    found = project.runs()
-    assert sorted(found) == [f"run pretrain {name}-1" for name in names]
-    assert all(len(json.loads(runs)) == 1 for runs in found.values())
+    stored = project.runs()
+    assert sorted(stored) == [f"run pretrain {name}-1" for name in names]
+    assert all(len(json.loads(runs)) == 1 for runs in stored.values())
     assert project.left() == []
 
 
@@ -55,8 +55,8 @@ def test_the_store_fails_in_mid_training(how, folder, forks):
     undisturbed = project.runs()
     callback = f"{{_target_: tests.chaos.outage.Failing, store: {store}, how: {how}, lost: 5, back: 9}}"
     address = {"MLFLOW_TRACKING_URI": f"sqlite:///{store}?timeout=0.1"}  # how many seconds a client waits for a lock
-    said = project.succeed("pretrain", *LSTM, f"+callbacks.failing={callback}", "system=failing", **address)
-    assert said.count("MLflow does not answer") == 1, said
+    stderr = project.succeed("pretrain", *LSTM, f"+callbacks.failing={callback}", "system=failing", **address)
+    assert stderr.count("MLflow does not answer") == 1, stderr
     project.succeed("tokenize", TINY, "tokenizer=word_marked")
     assert project.runs()["run pretrain failing-1"].replace("failing", "lstm") == undisturbed["run pretrain lstm-1"]
     assert read_record(folder / "outputs/pretrain/grammar_tiny/failing-1")["mlflow_run_id"] is not None

@@ -66,8 +66,8 @@ def client(settings, monkeypatch) -> MlflowClient:
 
 def runs(client: MlflowClient) -> list[Run]:
     """Return the MLflow runs of cells."""
-    found = client.search_runs([client.get_experiment_by_name("retable").experiment_id])
-    return [run for run in found if "retable.cell" in run.data.tags]
+    records = client.search_runs([client.get_experiment_by_name("retable").experiment_id])
+    return [run for run in records if "retable.cell" in run.data.tags]
 
 
 def cell(machine: Project, n: int) -> Path:
@@ -88,9 +88,9 @@ def test_eight_machines_write_at_once(machines, client):
 
 def test_they_stand_under_one_study(machines, client):
     machines[0].succeed(*KN3, "system=kn3_last", **BY_MAKE_REPRO, **os.environ)
-    found = runs(client)
-    assert len(found) == MACHINES + 1
-    (study,) = {run.data.tags["mlflow.parentRunId"] for run in found}
+    records = runs(client)
+    assert len(records) == MACHINES + 1
+    (study,) = {run.data.tags["mlflow.parentRunId"] for run in records}
     assert client.get_run(study).info.run_name == "smoke"
 
 

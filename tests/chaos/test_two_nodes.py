@@ -28,9 +28,9 @@ def test_one_cell_and_one_run(tiny):
         )
         for rank in (0, 1)
     ]  # fmt: skip
-    said = [node.communicate()[1] for node in nodes]
-    assert [node.returncode for node in nodes] == [0, 0], said
-    assert "step 5/5" in said[0] and "step 5/5" not in said[1]
+    stderrs = [node.communicate()[1] for node in nodes]
+    assert [node.returncode for node in nodes] == [0, 0], stderrs
+    assert "step 5/5" in stderrs[0] and "step 5/5" not in stderrs[1]
     run(tiny, "pretrain", *GPT, "system=one")
     runs = MlflowClient(f"sqlite:///{tiny / 'mlflow.db'}").search_runs(["1"])
     assert [each.info.run_name for each in runs if each.info.status == "FINISHED"].count("two-1") == 1

@@ -84,8 +84,8 @@ def test_a_projection_costs_its_norm_and_stands_before_the_softmax(kind):
     plain.load_state_dict({n: p for n, p in projected.state_dict().items() if not n.startswith("projection")})
     model = plain.model.forward
     plain.model.forward = lambda *given: (lambda states, state: (states @ weight.T, state))(*model(*given))
-    (found, metrics, _), (expected, same, _) = loss(projected, batch), loss(plain, batch)
-    assert found.item() == pytest.approx(expected.item() + 0.3 * weight.norm().item(), rel=1e-5)
+    (actual, metrics, _), (expected, same, _) = loss(projected, batch), loss(plain, batch)
+    assert actual.item() == pytest.approx(expected.item() + 0.3 * weight.norm().item(), rel=1e-5)
     assert metrics["loss"].item() == pytest.approx(same["loss"].item(), rel=1e-5)
     for one, other in zip(
         projected.next_log_prob(INPUTS, None)[:1], plain.next_log_prob(INPUTS, None)[:1], strict=True

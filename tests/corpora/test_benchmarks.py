@@ -55,12 +55,12 @@ def test_wikitext_from_the_hub_is_the_same_text(wikitext, tmp_path, monkeypatch)
         return {"text": [f"{line}\n" if line.strip() else "" for line in lines]}
 
     monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
-    found = []
+    written = []
     for name, source in (("hub", "hub:Salesforce/wikitext/wikitext-2-v1"), ("local", str(wikitext))):
         (folder := tmp_path / name).mkdir()
         counts = write_wikitext(folder, source)
-        found.append((counts, [(folder / f"{split}.txt").read_bytes() for split in ("train", "validation", "test")]))
-    assert found[0] == found[1] and asked[0] == ("Salesforce/wikitext", "wikitext-2-v1", "train")
+        written.append((counts, [(folder / f"{split}.txt").read_bytes() for split in ("train", "validation", "test")]))
+    assert written[0] == written[1] and asked[0] == ("Salesforce/wikitext", "wikitext-2-v1", "train")
 
 
 @pytest.mark.parametrize("installed", [True, False])

@@ -53,8 +53,8 @@ def test_the_counts_do_not_hang_on_what_is_read_at_a_time(tmp_path, monkeypatch,
     monkeypatch.setattr(cut, "CHUNK", chunk)
     counts = write(tmp_path, TEXT, 0.6, 0.2)
     for split, part in zip(SPLITS, texts(tmp_path), strict=True):
-        said = [counts[f"{split}/{name}"] for name in ("characters", "lines", "words")]
-        assert said == [len(part), part.count("\n"), len(part.split())]
+        counted = [counts[f"{split}/{name}"] for name in ("characters", "lines", "words")]
+        assert counted == [len(part), part.count("\n"), len(part.split())]
     (tmp_path / "latin").write_bytes("né — ".encode() * 9 + b"\xe9\n")
     with pytest.raises(UsageError, match="byte 73 is not UTF-8"):
         write_cut(tmp_path, str(tmp_path / "latin"), 0.5, 0.2)

@@ -131,12 +131,12 @@ READERS = {
 def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path, name):
     files, read = READERS[name]
     paths = [tmp_path / each for each in files]
-    found = []
+    texts = []
     for mark in ("", "\ufeff"):
         for path, text in zip(paths, files.values(), strict=True):
             path.write_text(mark + text, encoding="utf-8")
-        found.append(read(paths[0]))
-    assert repr(found[0]) == repr(found[1])
+        texts.append(read(paths[0]))
+    assert repr(texts[0]) == repr(texts[1])
     assert lines_of("\ufeffa\r\nb\r\n") == ["a", "b"]
 
 

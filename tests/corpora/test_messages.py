@@ -91,9 +91,9 @@ def rows(*ids: str) -> str:
 
 
 def twice(content: str) -> str:
-    found = json.loads(content)
-    found["data"][0]["paragraphs"][0]["qas"] *= 2
-    return json.dumps(found)
+    changed = json.loads(content)
+    changed["data"][0]["paragraphs"][0]["qas"] *= 2
+    return json.dumps(changed)
 
 
 # Maps a file name, and a word if a reader has settings, to the reader.
@@ -253,7 +253,7 @@ MISSING = {
     "text8": "does not exist; put text8 or text8.zip from http",
     "a.cut": "does not exist",
 }
-CASES = [(reader, content, said) for reader, mistakes in MISTAKES.items() for content, said in mistakes]
+CASES = [(reader, content, message) for reader, mistakes in MISTAKES.items() for content, message in mistakes]
 
 
 def refused(reader: str, path: Path) -> str:
@@ -263,11 +263,11 @@ def refused(reader: str, path: Path) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(("reader", "content", "said"), CASES, ids=lambda part: str(part)[:40])
-def test_a_mistake_is_named_with_its_place(reader, content, said, tmp_path):
+@pytest.mark.parametrize(("reader", "content", "message"), CASES, ids=lambda part: str(part)[:40])
+def test_a_mistake_is_named_with_its_place(reader, content, message, tmp_path):
     path = tmp_path / reader.split()[0]
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    assert re.search(said, refused(reader, path))
+    assert re.search(message, refused(reader, path))
 
 
 @pytest.mark.parametrize("reader", MISSING)
@@ -275,11 +275,11 @@ def test_a_missing_file_is_named(reader, tmp_path):
     assert MISSING[reader] in refused(reader, tmp_path / reader.split()[0])
 
 
-@pytest.mark.parametrize(("read", "said"), [
+@pytest.mark.parametrize(("read", "message"), [
     (lambda folder: BLiMP(str(folder)), r"has no files \*.jsonl.*RETABLE_DATA"),
     (lambda folder: write_wikitext(folder, str(folder)), r"wiki.train.tokens does not exist"),
     (lambda folder: write_lm1b(folder, str(folder), shards=100), "write 1 to 99"),
 ])  # fmt: skip
-def test_a_folder_that_lacks_files(read, said, tmp_path):
-    with pytest.raises(UsageError, match=said):
+def test_a_folder_that_lacks_files(read, message, tmp_path):
+    with pytest.raises(UsageError, match=message):
         read(tmp_path)

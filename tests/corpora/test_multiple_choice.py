@@ -62,10 +62,10 @@ GOOD = {"ctx": "x", "endings": ["a", "b"], "label": 0}
 
 def test_labels_that_do_not_fit_are_named(tmp_path):
     path = write(tmp_path, "valid.jsonl", GOOD, GOOD)
-    for labels, said in [
+    for labels, message in [
         (["0"], r"a.lst has 1 labels, but .*valid.jsonl has 2 examples"),
         (["0", "-1"], r"a.lst, line 2: label '-1' must be a number from 0 to 1"),
         (["9" * 5000, "0"], r"a.lst, line 1: label"),
     ]:
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(UsageError, match=message):
             read_choices(path, "ctx", "endings", labels=write(tmp_path, "a.lst", *labels))

@@ -26,10 +26,10 @@ def share(tested, trained):
 
 
 def brute_force(train, test, unit, n):
-    found = {"overlap_lines": share(lines_of(test), lines_of(train))} if lines_of(test) else {}
+    shares = {"overlap_lines": share(lines_of(test), lines_of(train))} if lines_of(test) else {}
     if tested := grams(test, unit, n):
-        found[f"overlap_{n}grams"] = share(tested, grams(train, unit, n))
-    return found
+        shares[f"overlap_{n}grams"] = share(tested, grams(train, unit, n))
+    return shares
 
 
 @pytest.fixture(scope="module")
@@ -44,16 +44,16 @@ def test_shares_are_those_of_sets_of_tuples(folder, unit, train, test, n, block)
         (folder / f"{name}.txt").write_text("".join(between.join(line) + "\n" for line in lines))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(overlap, "BLOCK", block)
-        found = text_overlap(folder / "train.txt", folder / "test.txt", unit, n)
-    assert found == pytest.approx(brute_force(folder / "train.txt", folder / "test.txt", unit, n))
+        shares = text_overlap(folder / "train.txt", folder / "test.txt", unit, n)
+    assert shares == pytest.approx(brute_force(folder / "train.txt", folder / "test.txt", unit, n))
 
 
 def test_of_a_long_test_text_the_beginning_counts(folder, monkeypatch):
     monkeypatch.setattr(overlap, "MOST", 7)
     (folder / "train.txt").write_text("a b c\n")
     (folder / "test.txt").write_text("a b c\nb c\n" + "a b c\n" * 9)  # 6 and 4 characters, then lines beyond the limit
-    found = text_overlap(folder / "train.txt", folder / "test.txt", "line", 2)
-    assert found == {"overlap_lines": 1 / 2, "overlap_2grams": 1.0}
+    shares = text_overlap(folder / "train.txt", folder / "test.txt", "line", 2)
+    assert shares == {"overlap_lines": 1 / 2, "overlap_2grams": 1.0}
 
 
 ANSWERED = st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from([None, 0, 1, 2])), min_size=1, max_size=8)
@@ -61,7 +61,7 @@ ANSWERED = st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from([None, 0,
 
 @given(train=ANSWERED, test=ANSWERED)
 def test_examples_are_counted_one_by_one(train, test):
-    found = example_overlap(iter(train), iter(test))
+    shares = example_overlap(iter(train), iter(test))
     there = [any(asked == other for other, _ in train) for asked, _ in test]
     other = [
         seen and answer is not None and (asked, answer) not in train
@@ -70,4 +70,4 @@ def test_examples_are_counted_one_by_one(train, test):
     expected = {"overlap_examples": sum(there) / len(test)}
     if any(answer is not None for _, answer in test):
         expected["overlap_contradicted"] = sum(other) / len(test)
-    assert found == expected
+    assert shares == expected

@@ -51,16 +51,16 @@ roles = st.sampled_from(["A0", "A1", "C-A1", "AM-TMP"])
 def test_brackets_are_the_chunks(parts, place, tmp_path_factory):
     """Spans of several lengths, words outside of spans (""), and a predicate inside a span, written as brackets."""
     parts = [*parts[:place], ("V", 1), *parts[place:]]
-    fields, found, length = [], [], 0
+    fields, expected, length = [], [], 0
     for role, size in parts:
         inner = ["*"] * size
         if role:
             inner[0], inner[-1] = f"({role}{inner[0]}", f"{inner[-1]})" if size > 1 else f"({role}*)"
-            found.append(Chunk(role, length, length + size))
+            expected.append(Chunk(role, length, length + size))
         fields, length = fields + inner, length + size
     path = tmp_path_factory.getbasetemp() / "brackets.txt"
     path.write_text("".join(f"w {field}\n" for field in fields))
     (proposition,) = read_propositions(path, word=0, first=1)
-    assert proposition.tags == write_tags(found, length, "IOB2")
-    assert chunks(proposition.tags) == found
+    assert proposition.tags == write_tags(expected, length, "IOB2")
+    assert chunks(proposition.tags) == expected
     assert proposition.tags[proposition.predicate] == "B-V"

@@ -43,15 +43,15 @@ def test_hellaswag(write):
 def test_piqa(write):
     goals = [{"goal": "open a jar", "sol1": "twist", "sol2": "wish"}, {"goal": "dry", "sol1": "dive", "sol2": "towel"}]
     expected = [Question({"goal": "open a jar"}, ("twist", "wish"), 0), Question({"goal": "dry"}, ("dive", "towel"), 1)]
-    beside = PIQA(write("valid.jsonl", *goals), write("valid-labels.lst", "0", "1"))
-    assert beside.read() == expected and [path.name for path in beside.inputs] == ["valid.jsonl", "valid-labels.lst"]
+    piqa = PIQA(write("valid.jsonl", *goals), write("valid-labels.lst", "0", "1"))
+    assert piqa.read() == expected and [path.name for path in piqa.inputs] == ["valid.jsonl", "valid-labels.lst"]
     within = [goal | {"label": i} for i, goal in enumerate(goals)]
     assert PIQA(write("hub.jsonl", *within)).read() == expected
-    for labels, said in (
+    for labels, message in (
         (["0"], "has 1 labels, but .* 2 examples"),
         (["0", "2"], "label '2' must be a number from 0 to 1"),
     ):
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(UsageError, match=message):
             PIQA(write("valid.jsonl", *goals), write("valid-labels.lst", *labels)).read()
 
 

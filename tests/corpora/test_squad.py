@@ -13,8 +13,8 @@ def write(tmp_path, content) -> object:
 
 
 def squad(tmp_path, *answers: Answer) -> object:
-    said = [{"text": answer.text, "answer_start": answer.start} for answer in answers]
-    paragraph = {"context": CONTEXT, "qas": [{"id": "q1", "question": "When?", "answers": said}]}
+    dicts = [{"text": answer.text, "answer_start": answer.start} for answer in answers]
+    paragraph = {"context": CONTEXT, "qas": [{"id": "q1", "question": "When?", "answers": dicts}]}
     return write(tmp_path, {"version": "1.1", "data": [{"title": "Ada", "paragraphs": [paragraph]}]})
 
 
@@ -25,8 +25,8 @@ def test_a_question_with_its_paragraph_and_answers(tmp_path):
 
 def test_an_answer_that_stands_elsewhere_is_taken_where_it_is_nearest(tmp_path):
     nearest = {-5: 23, 0: 23, 22: 23, 23: 23, 25: 23, 29: 23, 30: 36, 34: 36, 36: 36, 99: 36}
-    found = {start: read_squad(squad(tmp_path, Answer("May", start)))[0].answers for start in nearest}
-    assert found == {start: [Answer("May", place)] for start, place in nearest.items()}
+    answers = {start: read_squad(squad(tmp_path, Answer("May", start)))[0].answers for start in nearest}
+    assert answers == {start: [Answer("May", place)] for start, place in nearest.items()}
 
 
 @pytest.mark.real

@@ -8,8 +8,8 @@ def test_a_corpus_is_copied_a_sentence_a_line(tmp_path):
     counts = write_corpus(tmp_path, **{split: str(tmp_path / f"{split}.raw") for split in raw})
     written = {split: (tmp_path / f"{split}.txt").read_bytes() for split in raw}
     assert written == {"train": b"the cat\nsat down\n", "validation": b"a\n", "test": b"b c\n"}
-    found = [(counts[f"{split}/lines"], counts[f"{split}/words"]) for split in raw]
-    assert found == [(2, 4), (1, 1), (1, 2)] and len(counts) == 6
+    counted = [(counts[f"{split}/lines"], counts[f"{split}/words"]) for split in raw]
+    assert counted == [(2, 4), (1, 1), (1, 2)] and len(counts) == 6
 
 
 def test_units_are_lines_or_documents_which_keep_one_blank_line_each(tmp_path):

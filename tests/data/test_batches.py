@@ -11,8 +11,8 @@ class Lengths:
         return lambda piece: None if piece is None else objective(piece)
 
     def compute(self, measured) -> dict[str, float]:
-        found = in_order(measured)
-        return {"mean": sum(found) / len(found)}
+        lengths = in_order(measured)
+        return {"mean": sum(lengths) / len(lengths)}
 
 
 def test_each_process_has_as_many_pieces_made_when_they_are_asked_for():
@@ -25,8 +25,8 @@ def test_each_process_has_as_many_pieces_made_when_they_are_asked_for():
 
 
 def test_what_processes_have_found_is_in_the_order_of_the_pieces():
-    found = [[*map(Lengths().step(len), Lengths().batches(rank, 3))] for rank in range(3)]
-    assert found == [[1, 4], [2, 5], [3, None]] and in_order(found) == [1, 2, 3, 4, 5]
+    of_ranks = [[*map(Lengths().step(len), Lengths().batches(rank, 3))] for rank in range(3)]
+    assert of_ranks == [[1, 4], [2, 5], [3, None]] and in_order(of_ranks) == [1, 2, 3, 4, 5]
 
 
 def test_one_process_measures_all():

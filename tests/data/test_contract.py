@@ -131,7 +131,7 @@ def tasks(folder: Any, seed: int) -> Any:
     return TaskExamples(folder / "task/train.tsv", tokenizer, 1, 4, 30, seed, "label")
 
 
-def beside(folder: Any, seed: int) -> Any:
+def multitask(folder: Any, seed: int) -> Any:
     tokens = np.memmap(folder / "train.bin", "<u2", "r")
     return MultitaskMixture(tokens=tokens, seed=seed, unsupervised=partial(Corrupted, corruption=RandomSpans()),
                        tasks=[str(folder / "task")], batch_size=4, length=10, **FACTS)  # fmt: skip
@@ -149,7 +149,7 @@ KINDS: dict[str, Callable[[Any, int], Any]] = {
        for name, make in BUCKETED.items()},
     "BucketedPairs": partial(pairs, 60), "BucketedPairs, few": partial(pairs, 15), "Windows": windows,
     "Cooccurrences": cells, "Mixture": parts_of_a_mixture, "MixedCorpora": corpora, "TaskExamples": tasks,
-    "MultitaskMixture": beside,
+    "MultitaskMixture": multitask,
 }  # fmt: skip
 
 
@@ -223,7 +223,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def test_all_kinds_of_batches_are_there():
-    modules = [import_module(f"retable.data.{found.name}") for found in pkgutil.iter_modules(retable.data.__path__)]
+    modules = [import_module(f"retable.data.{info.name}") for info in pkgutil.iter_modules(retable.data.__path__)]
     kinds = {kind.__name__ for module in modules for _, kind in inspect.getmembers(module, inspect.isclass)
              if kind.__module__ == module.__name__ and hasattr(kind, "batch")}  # fmt: skip
     assert kinds - {"Batches"} == {name.partition(",")[0] for name in KINDS}
@@ -257,11 +257,11 @@ def test_the_processes_batches_make_up_the_whole(name, folder):
                 assert {(share.fresh, share.scale) for share in shares} == {(batch.fresh, batch.scale)}
             for key, (weight, values) in whole.items():
                 own = [part[key] for share, part in zip(shares, parts, strict=True) if getattr(share, "weight", 1)]
-                together = torch.cat([found for _, found in own])
-                in_order = (lambda found: found.sort().values) if bucketed else (lambda found: found)
+                together = torch.cat([tensor for _, tensor in own])
+                in_order = (lambda tensor: tensor.sort().values) if bucketed else (lambda tensor: tensor)
                 assert torch.equal(in_order(together), in_order(values)), (key, world)
                 if weight is not None:
-                    means = [share * found.double().mean().item() for share, found in own if len(found)]
+                    means = [share * tensor.double().mean().item() for share, tensor in own if len(tensor)]
                     assert weight == 1 and sum(means) / world == pytest.approx(values.double().mean().item()), key
 
 
@@ -295,8 +295,8 @@ def test_an_epoch_has_all_examples_once_as_they_are_padded_alone(name):
     epoch = [things(batches.batch(step)) for step in range(batches.steps_per_epoch)]
     alone = things(encoded.pad(np.arange(N)))
     for key, (_, values) in alone.items():
-        found = torch.cat([batch[key][1] for batch in epoch])
-        assert torch.equal(found.sort().values, values.sort().values)
+        read = torch.cat([batch[key][1] for batch in epoch])
+        assert torch.equal(read.sort().values, values.sort().values)
     order = []
     for places, batch in in_order_of_length(encoded, 5):
         assert same(batch, encoded.pad(places))

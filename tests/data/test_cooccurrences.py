@@ -57,10 +57,10 @@ def test_an_epoch_reads_every_cell_once_in_an_order_of_its_own():
     epochs = [[*chain(*part)] for part in (read[: stream.steps_per_epoch], read[stream.steps_per_epoch :])]
     for epoch in epochs:
         assert len(epoch) == np.count_nonzero(expected)
-        found = np.zeros_like(expected)
+        counts = np.zeros_like(expected)
         for word, context, value in epoch:
-            found[word, context] += value
-        np.testing.assert_allclose(found, expected, rtol=1e-6)
+            counts[word, context] += value
+        np.testing.assert_allclose(counts, expected, rtol=1e-6)
     assert epochs[0] != epochs[1]
     assert sorted(epochs[0]) == sorted(epochs[1]) != epochs[0]
     assert stream.batch(0).values.dtype == torch.float32

@@ -47,9 +47,9 @@ def test_where_units_are_lines_the_stream_is_one_document():
 
 def test_the_scan_of_a_long_stream_misses_no_line_end(monkeypatch):
     monkeypatch.setattr("retable.data.documents.SCAN", 5)
-    expected, found = TEXT * 4, Documents(*stream(TEXT * 4), END)
+    expected, documents = TEXT * 4, Documents(*stream(TEXT * 4), END)
     lines = [line for document in expected for line in document]
-    assert np.diff(found.offsets).tolist() == [len(line) for line in lines]
+    assert np.diff(documents.offsets).tolist() == [len(line) for line in lines]
 
 
 @pytest.mark.parametrize("train", [word.train, lambda lines, **_: wordpiece.train(lines, 60, lowercase=True)])
@@ -60,14 +60,14 @@ def test_streams_of_tokenizers_have_the_lines_of_the_text(train):
     tokens = np.array([i for ids, _, _ in encoded for i in ids])
     line_end = [tokenizer.boundary, *tokenizer.encode("\n")][-1]
     documents = Documents(tokens, np.array([[len(ids), 0, 0] for ids, _, _ in encoded]), line_end)
-    found = [
+    read = [
         [
             tokenizer.decode(documents.text(np.arange(*documents.offsets[s : s + 2])))
             for s in range(*documents.first[d : d + 2])
         ]
         for d in range(len(units))
     ]
-    assert found == units
+    assert read == units
 
 
 def test_a_stream_without_lines_is_refused():

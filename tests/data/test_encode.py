@@ -25,8 +25,8 @@ def test_stream_and_units_add_up_to_the_text(train, tmp_path):
     assert units.dtype == np.int64
     assert units[:, 1].tolist() == [8, 3, 10]  # words, including one per line end
     assert units[:, 2].tolist() == [20, 3, 19]
-    found = {"tokens": len(stream), "words": 21, "bytes": len(TEXT.encode()), "lost": 0, "marks": 0, "units": 3}
-    assert totals == found
+    expected = {"tokens": len(stream), "words": 21, "bytes": len(TEXT.encode()), "lost": 0, "marks": 0, "units": 3}
+    assert totals == expected
     ends = np.cumsum(units[:, 0])
     pieces = [stream[end - size : end].tolist() for end, size in zip(ends, units[:, 0], strict=True)]
     assert pieces == [ids for ids, _, _ in tokenizer.encode_units(DOCUMENTS, documents=True)]

@@ -126,13 +126,13 @@ def asked(*texts: str) -> Question:
 
 
 def test_words_are_runs_of_letters_and_other_signs():
-    (found,) = in_words([asked("Ada")])
-    assert found.context == [
+    (passage,) = in_words([asked("Ada")])
+    assert passage.context == [
         *("In", "1969", "–", "70", ",", "Ada", "'", "s", "“", "tour", "”", "cost", "$", "1", ".", "5m", ";"),
         *("née", "Ó", "Brien", "."),
     ]
-    assert [CONTEXT[a:b] for a, b in found.places] == found.context
-    assert found.question == ["Who", "'", "s", "née", "?"]
+    assert [CONTEXT[a:b] for a, b in passage.places] == passage.context
+    assert passage.question == ["Who", "'", "s", "née", "?"]
 
 
 @pytest.mark.parametrize(("text", "read", "whole"), [
@@ -145,15 +145,15 @@ def test_words_are_runs_of_letters_and_other_signs():
     (CONTEXT, CONTEXT, True),
 ])  # fmt: skip
 def test_an_answer_is_a_run_of_whole_words(text, read, whole):
-    (found,) = in_words([asked(text)])
-    assert found.text(found.first, found.last) == read and found.can_be_answered() == whole
+    (passage,) = in_words([asked(text)])
+    assert passage.text(passage.first, passage.last) == read and passage.can_be_answered() == whole
 
 
 def test_a_question_can_be_answered_by_any_of_its_answers_anywhere():
     assert in_words([asked("96", "tour")])[0].can_be_answered()
     inside = Question("q", "", "Mayor May", "Who?", [Answer("May", 0)])
-    (found,) = in_words([inside])
-    assert found.can_be_answered() and found.text(found.first, found.last) == "Mayor"
+    (passage,) = in_words([inside])
+    assert passage.can_be_answered() and passage.text(passage.first, passage.last) == "Mayor"
 
 
 def test_rows_are_padded_to_the_longest_of_the_batch():
@@ -171,9 +171,9 @@ def test_passages_are_padded_and_taught_where_their_answer_fits():
         PassageExample([1, 5, 2, 6, 2], 3, [3], [3], first=0, last=1),  # the answer ends after the part that fits
         PassageExample([1, 5, 5, 2, 8, 9, 9, 2], 4, [4, 5], [4, 6], first=1, last=1),
     ]
-    found = encoded_passages(examples, truncated=1)
-    assert found.lengths.tolist() == [6, 5, 8] and found.trainable.tolist() == [0, 2] and found.truncated == 1
-    batch = found.pad([2, 1])
+    passages = encoded_passages(examples, truncated=1)
+    assert passages.lengths.tolist() == [6, 5, 8] and passages.trainable.tolist() == [0, 2] and passages.truncated == 1
+    batch = passages.pad([2, 1])
     assert batch.input_ids.tolist() == [[1, 5, 5, 2, 8, 9, 9, 2], [1, 5, 2, 6, 2, 0, 0, 0]]
     assert batch.segments.tolist() == [[0, 0, 0, 0, 1, 1, 1, 1], [0, 0, 0, 1, 1, 1, 1, 1]]
     assert (batch.firsts.tolist(), batch.lasts.tolist()) == ([[4, 5], [3, 0]], [[4, 6], [3, 0]])
@@ -222,9 +222,9 @@ def test_pairs_of_equal_length_stay_in_the_order_that_is_drawn():
     drawn = np.random.default_rng((1, 0)).permutation(N).tolist()
     expected, batches = sorted(drawn, key=lambda place: longest[place]), batches_of(seed=1)
     for step in range(batches.steps_per_epoch):
-        found = places(batches.batch(step))
-        begin = expected.index(found[0])
-        assert found == expected[begin : begin + len(found)]
+        in_batch = places(batches.batch(step))
+        begin = expected.index(in_batch[0])
+        assert in_batch == expected[begin : begin + len(in_batch)]
     by_length = np.concatenate(pairs_by_length(SOURCES, TARGETS, LIMIT)).tolist()
     assert by_length == sorted(range(N), key=lambda place: longest[place])
 

@@ -30,14 +30,14 @@ class Here:
 
     def __init__(self, n: int, folder: Path):
         self.n, self.folder = n, folder
-        self.called = 0
+        self.n_calls = 0
         folder.mkdir()
 
     def __call__(self, function, parts):
         module, _, name = function.rpartition(".")
         for part in reversed(parts):
             getattr(importlib.import_module(module), name)(*part)
-            self.called += 1
+            self.n_calls += 1
 
 
 @pytest.mark.parametrize(("name", "n"), [*product(TEXTS, [3, 1000]), ("lines", 1), ("documents", 8)])
@@ -49,8 +49,8 @@ def test_the_bytes_do_not_hang_on_the_number_of_parts(name, n, tmp_path):
     one = write_tokens(tokenizer, read_units(path, unit), unit == "document", tmp_path / "one")
     spread = Here(n, tmp_path / "parts")
     assert write_in_parts(tmp_path / "tokenizer.json", path, unit, tmp_path / "several", spread) == one
-    assert spread.called == len(cuts(path, n, unit)) - 1
-    assert spread.called >= (3 if n > 1 and len(text) > 20 and name != "one document" else 1)
+    assert spread.n_calls == len(cuts(path, n, unit)) - 1
+    assert spread.n_calls >= (3 if n > 1 and len(text) > 20 and name != "one document" else 1)
     for suffix in (".bin", ".units.npy"):
         assert (tmp_path / f"several{suffix}").read_bytes() == (tmp_path / f"one{suffix}").read_bytes()
 
@@ -68,6 +68,6 @@ def test_files_become_the_text_of_one_process(documents, tmp_path, monkeypatch):
         counts = write_collection(folder, str(tmp_path), **splits, documents=documents, spread=spread)
         if spread is None:
             one = counts
-        assert counts == one and (spread is None or spread.called >= min(n, 2))
+        assert counts == one and (spread is None or spread.n_calls >= min(n, 2))
         for split in splits:
             assert (folder / f"{split}.txt").read_bytes() == (tmp_path / f"None/{split}.txt").read_bytes()

@@ -45,8 +45,8 @@ def test_layouts(inputs, sequences, others, seconds):
     assert words(inputs.sequences) == sequences and inputs.truncated == 0
     assert (None if inputs.others is None else words(inputs.others)) == others
     places = inputs.segments
-    found = places and words(sequence[place:] for sequence, place in zip(inputs.sequences, places, strict=True))
-    assert found == seconds
+    marked = places and words(sequence[place:] for sequence, place in zip(inputs.sequences, places, strict=True))
+    assert marked == seconds
 
 
 def test_between_its_ends():

@@ -33,7 +33,7 @@ def corpus(tmp_path_factory):
     return folder, tokenizer
 
 
-def beside(corpus, split: str = "train", **settings) -> MultitaskMixture:
+def mixture(corpus, split: str = "train", **settings) -> MultitaskMixture:
     folder, tokenizer = corpus
     return MultitaskMixture(
         tokens=read_tokens(folder / f"{split}.bin", tokenizer.vocab_size),
@@ -93,16 +93,16 @@ def test_tasks_come_by_their_rates(corpus):
     tokens, vocab_size = read_tokens(corpus[0] / "train.bin", 160), corpus[1].vocab_size
     windows = Corrupted(tokens, corpus[1].special_ids, 1, vocab_size, 1, RandomSpans(), 4, 60).steps_per_epoch * 4
     for limit, temperature in ((float("inf"), 1.0), (30, 2.0)):
-        batches = beside(corpus, temperature=temperature, limit=limit)
+        batches = mixture(corpus, temperature=temperature, limit=limit)
         np.testing.assert_allclose(batches._rates, proportional([windows, 24, 24], limit, temperature))
         kinds = {next(iter(read(corpus[1], batches.batch(step))))[0].split()[0] for step in range(40)}
         assert {"taste", "same"} < kinds  # other kinds are the first words of windows
 
 
 def test_validation_reads_the_validation_examples(corpus):
-    batches = beside(corpus, "validation")
+    batches = mixture(corpus, "validation")
     assert [path.name for path in batches.inputs] == ["validation.tsv"] * 2
-    assert batches.steps_per_epoch == beside(corpus).steps_per_epoch - 2 * 3
+    assert batches.steps_per_epoch == mixture(corpus).steps_per_epoch - 2 * 3
 
 
 def test_a_tokenizer_without_letters_can_not_write_labels(corpus, tmp_path):
@@ -127,7 +127,7 @@ def test_examples_that_can_not_be(corpus, settings, message):
 
 def test_examples_end_with_the_mark_of_the_end_wherever_lines_end(corpus):
     end = corpus[1].special_ids["</s>"]
-    batches = beside(corpus, line_end=end + 1)
+    batches = mixture(corpus, line_end=end + 1)
     for task in batches._parts[1:]:
         batch = task.batch(0)
         assert (batch.source_ids.gather(1, batch.source_lengths[:, None] - 1) == end).all()

@@ -32,15 +32,15 @@ def pairs(batch):
 
 def brute_force(tokens, window):
     """Return the pairs of a whole stream, computed by loops."""
-    found = Counter()
+    counts = Counter()
     for i, centre in enumerate(tokens):
         for step in (-1, 1):
             for distance in range(1, window + 1):
                 j = i + step * distance
                 if not 0 <= j < len(tokens) or tokens[j] == EOS or centre == EOS:
                     break
-                found[int(centre), int(tokens[j])] += 1
-    return found
+                counts[int(centre), int(tokens[j])] += 1
+    return counts
 
 
 @pytest.mark.parametrize("n_tokens", [1, 31, 32, 33, 500])
@@ -55,15 +55,15 @@ def test_every_window_is_a_brute_force_window_of_its_size():
     tokens[[50, 51, 200]] = EOS
     batch = windows(tokens, window=4, subsample=0, batch_tokens=300).batch(0)
     by_size = [brute_force(tokens, window) for window in range(1, 5)]
-    found = pairs(batch)
+    counts = pairs(batch)
     sizes = set()
     for centre in tokens[tokens != EOS].tolist():
-        contexts = {context for c, context in found if c == centre}
+        contexts = {context for c, context in counts if c == centre}
         candidates = [{context for c, context in whole if c == centre} for whole in by_size]
         assert contexts in candidates
         sizes.add(candidates.index(contexts) + 1)
     assert sizes == {1, 2, 3, 4}
-    assert max(found.values()) == 1
+    assert max(counts.values()) == 1
 
 
 def test_windows_shrink_uniformly():

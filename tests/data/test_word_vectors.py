@@ -8,8 +8,8 @@ VECTORS = np.eye(3, dtype=np.float32)
 
 
 def test_the_words_own_vector_comes_before_that_by_convention():
-    found = vectors_of(["Dogs", "cats", "Cats", "mice", "cats"], ["cats", "dogs", "Cats"], VECTORS, str.lower)
-    assert {word: int(vector.argmax()) for word, vector in found.items()} == {"Dogs": 1, "cats": 0, "Cats": 2}
+    vectors = vectors_of(["Dogs", "cats", "Cats", "mice", "cats"], ["cats", "dogs", "Cats"], VECTORS, str.lower)
+    assert {word: int(vector.argmax()) for word, vector in vectors.items()} == {"Dogs": 1, "cats": 0, "Cats": 2}
 
 
 def test_vectors_of_another_language_are_refused():

@@ -49,12 +49,12 @@ def _python(source: str) -> Iterator[tuple[str, int, str]]:
     comments = [
         each for each in tokenize.generate_tokens(io.StringIO(source).readline) if each.type == tokenize.COMMENT
     ]
-    whole, beside = list[tuple[int, str]](), list[tuple[int, str]]()  # comments on their own lines, and after code
+    whole, after = list[tuple[int, str]](), list[tuple[int, str]]()  # comments on their own lines, and after code
     for each in comments:
-        (beside if each.line[: each.start[1]].strip() else whole).append(
+        (after if each.line[: each.start[1]].strip() else whole).append(
             (each.start[0], each.string.lstrip("#").strip())
         )
-    yield from (("comment", line, text) for line, text in [*_joined(whole), *beside] if not MARKS.match(text))
+    yield from (("comment", line, text) for line, text in [*_joined(whole), *after] if not MARKS.match(text))
 
 
 def _literal(node: ast.expr) -> str:
@@ -85,17 +85,17 @@ def _joined(lines: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
 def _yaml(source: str) -> Iterator[tuple[str, int, str]]:
     lines = source.splitlines()
     comments = [(i, line.lstrip("# ")) for i, line in enumerate(lines, 1) if line.lstrip().startswith("# ")]
-    beside = [(i, line.partition(" # ")[2]) for i, line in enumerate(lines, 1) if not line.lstrip().startswith("#")]
-    for line, text in [*_joined([each for each in comments if "@package" not in each[1]]), *beside]:
+    after = [(i, line.partition(" # ")[2]) for i, line in enumerate(lines, 1) if not line.lstrip().startswith("#")]
+    for line, text in [*_joined([each for each in comments if "@package" not in each[1]]), *after]:
         yield "yaml", line, text
     for i, line in enumerate(lines, 1):
-        if (found := TEXT_KEYS.match(line) or NOTE.match(line)) and not line.lstrip().startswith("#"):
-            yield "report", i, found[1]
+        if (match := TEXT_KEYS.match(line) or NOTE.match(line)) and not line.lstrip().startswith("#"):
+            yield "report", i, match[1]
 
 
 def _markdown(source: str) -> Iterator[tuple[str, int, str]]:
-    source = re.sub(r"<!--.*?-->", lambda found: "\n" * found[0].count("\n"), source, flags=re.DOTALL)
-    source = re.sub(r"^( *)(```|~~~).*?^\1\2$", lambda found: "\n" * found[0].count("\n"), source, flags=re.S | re.M)
+    source = re.sub(r"<!--.*?-->", lambda match: "\n" * match[0].count("\n"), source, flags=re.DOTALL)
+    source = re.sub(r"^( *)(```|~~~).*?^\1\2$", lambda match: "\n" * match[0].count("\n"), source, flags=re.S | re.M)
     paragraph, start = list[str](), 0
     for i, line in enumerate([*source.splitlines(), ""], 1):
         if not line.strip() or re.match(r"\s*([-*#|]|\d+\.)", line):

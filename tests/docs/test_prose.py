@@ -75,7 +75,7 @@ def claims(paragraph: str) -> list[str]:
 
 def lines_of(paragraph: str) -> list[str]:
     """Return the lines to which the comments of a paragraph point."""
-    found = []
+    of_claims = []
     for sources in FROM.findall(paragraph):
         for source in sources.split(";"):
             path, _, words = " ".join(source.split()).partition(": ")
@@ -85,15 +85,15 @@ def lines_of(paragraph: str) -> list[str]:
                 line for line in lines if all(re.search(rf"(?<!\w){re.escape(w)}(?!\w)", line) for w in words.split())
             ]
             assert chosen, f"{path} has no line with {words}"
-            found += chosen
-    return found
+            of_claims += chosen
+    return of_claims
 
 
 def stands_in(number: str, lines: list[str]) -> bool:
     digits = len(number.partition(".")[2])
     value = abs(float(number.replace(",", "").replace("−", "-")))
     half = 0.5 * 10**-digits * (1 + 1e-6)
-    for text in (found for line in lines for form in FORMS for found in form.findall(line)):
+    for text in (shown for line in lines for form in FORMS for shown in form.findall(line)):
         other = float(text.replace(",", ""))
         if abs(other - value) <= half or (other <= 1 and abs(100 * other - value) <= half):
             return True
@@ -121,9 +121,9 @@ def test_what_is_a_claim(text, numbers):
 
 
 def test_what_a_claim_is_looked_up_in():
-    said = "<!-- from studies/embedded/results/choices.csv: bert_pretrained test accuracy -->"
-    assert all(stands_in(number, lines_of(said)) for number in ("78.0", "75.4", "0.805"))
-    assert not any(stands_in(number, lines_of(said)) for number in ("78.1", "40.5"))
+    claim = "<!-- from studies/embedded/results/choices.csv: bert_pretrained test accuracy -->"
+    assert all(stands_in(number, lines_of(claim)) for number in ("78.0", "75.4", "0.805"))
+    assert not any(stands_in(number, lines_of(claim)) for number in ("78.1", "40.5"))
     assert not lines_of("no comment")
     with pytest.raises(AssertionError, match="neither a result nor a setting"):
         lines_of("<!-- from LICENSE -->")
@@ -215,11 +215,11 @@ def commands(text: str) -> set[tuple[str, ...]]:
     fences = "\n".join(re.findall(r"^ *```.*?^ *```", text, re.DOTALL | re.MULTILINE))
     lines = [line.removeprefix("$ ") for line in fences.splitlines()]
     lines += [" ".join(code.split()) for code in re.findall(r"`([^`]+)`", without_fences(text))]
-    found = set()
+    named = set()
     for part in (part.strip() for line in lines for part in line.split("&&")):
         if part.startswith("python -m pipelines.") and not {"…", "<"} & {*part} and "--config-dir=mine" not in part:
-            found.add(tuple(shlex.split(part, comments=True)[2:]))
-    return found
+            named.add(tuple(shlex.split(part, comments=True)[2:]))
+    return named
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=name)
@@ -255,8 +255,8 @@ def test_the_model_that_a_page_adds_works():
 
 def test_the_script_of_a_page_trains():
     page = (ROOT / "docs/howto/python.md").read_text(encoding="utf-8")
-    said = page.partition("## Train in a script")[2]
+    section = page.partition("## Train in a script")[2]
     names: dict[str, object] = {}
-    exec(said.partition("```python\n")[2].partition("```")[0], names)
-    assert "Both losses are then below half a nat" in said
+    exec(section.partition("```python\n")[2].partition("```")[0], names)
+    assert "Both losses are then below half a nat" in section
     assert names["metrics"]["loss"] < 0.5 and names["nats"] < 0.5

@@ -17,12 +17,12 @@ def grammar(request) -> Grammar:
 
 
 @pytest.fixture(scope="session")
-def told(grammar) -> list[list[str]]:
+def held_out(grammar) -> list[list[str]]:
     return list(islice(grammar.documents(1, "test"), 30))
 
 
 @pytest.fixture(scope="session")
-def tokens_of(grammar, told, tmp_path_factory) -> Callable[..., Path]:
+def tokens_of(grammar, held_out, tmp_path_factory) -> Callable[..., Path]:
     """Return a folder with the tokenizer and the tokens of documents; the vocabulary has these marks."""
 
     @cache
@@ -30,7 +30,7 @@ def tokens_of(grammar, told, tmp_path_factory) -> Callable[..., Path]:
         folder = tmp_path_factory.mktemp("tokens")
         tokenizer = word.train([], vocabulary=grammar.vocabulary, marks=marks)
         tokenizer.save(folder / "tokenizer.json")
-        write_tokens(tokenizer, told, True, folder / "test")
+        write_tokens(tokenizer, held_out, True, folder / "test")
         return folder
 
     return made

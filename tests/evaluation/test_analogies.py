@@ -81,9 +81,9 @@ def test_questions_with_unknown_words_are_left_out_and_counted():
     known = ("a", "b", "c", "d")  # only d is a possible answer
     sections = {"some": [known, ("a", "b", "c", "?")], "none": [("?", "b", "c", "d")]}
     right = {"accuracy": 1, "accuracy_mul": 1}
-    found = {"some": {"questions": 2, "seen": 1} | right, "none": {"questions": 1, "seen": 0}}
-    found["total"] = {"questions": 3, "seen": 1} | right
-    expected = {f"analogies/{name}/{metric}": each[metric] for name, each in found.items() for metric in each}
+    by_section = {"some": {"questions": 2, "seen": 1} | right, "none": {"questions": 1, "seen": 0}}
+    by_section["total"] = {"questions": 3, "seen": 1} | right
+    expected = {f"analogies/{name}/{metric}": each[metric] for name, each in by_section.items() for metric in each}
     assert analogy_accuracy(vectors, words, sections) == expected
 
 

@@ -55,9 +55,9 @@ def test_the_weights_mix_the_values_to_what_the_attention_returns(name):
     model, seen = model_of(name), []
     for block in model.blocks:
         block.attention.register_forward_hook(lambda module, given, output: seen.append((module, given[0], output)))
-    found = attention_weights(model, IDS, LENGTHS)
-    assert len(found) == len(seen) == 2
-    for weights, (attention, hidden, output) in zip(found, seen, strict=True):
+    maps = attention_weights(model, IDS, LENGTHS)
+    assert len(maps) == len(seen) == 2
+    for weights, (attention, hidden, output) in zip(maps, seen, strict=True):
         if isinstance(attention, Attention):
             values, mixed = attention.keys_and_values(hidden)[1], output
         else:
@@ -90,9 +90,9 @@ def test_hooks_are_removed_and_what_cannot_be_read_is_refused(tmp_path):
 
 def test_a_words_attention_is_that_of_its_tokens():
     weights = np.array([[[[0.1, 0.2, 0.3, 0.4], [0.5, 0.1, 0.1, 0.3], [0.2, 0.2, 0.2, 0.4], [0.7, 0.1, 0.1, 0.1]]]])
-    found = of_words(weights, np.array([0, 1, 1, 2]), 3)
-    np.testing.assert_allclose(found[0, 0], [[0.1, 0.5, 0.4], [0.35, 0.3, 0.35], [0.7, 0.2, 0.1]])
-    np.testing.assert_allclose(found.sum(axis=3), 1)
+    of_word = of_words(weights, np.array([0, 1, 1, 2]), 3)
+    np.testing.assert_allclose(of_word[0, 0], [[0.1, 0.5, 0.4], [0.35, 0.3, 0.35], [0.7, 0.2, 0.1]])
+    np.testing.assert_allclose(of_word.sum(axis=3), 1)
 
 
 def brute_shares(maps, subjects):

@@ -32,18 +32,20 @@ def elmo(words: list[str], spelling: bool) -> ELMo:
 def test_models_of_spelling_and_of_words_read_between_boundaries():
     tokenizer = word.train(["the cat sat"])
     model = elmo(tokenizer.words, spelling=True)
-    found = list(ContextualVectors(model, tokenizer, batch_size=2).layers(SENTENCES))
-    for vectors, sentence in zip(found, SENTENCES, strict=True):
+    layers = list(ContextualVectors(model, tokenizer, batch_size=2).layers(SENTENCES))
+    for vectors, sentence in zip(layers, SENTENCES, strict=True):
         expected = torch.stack(model.layers_of_words([["<eos>", *sentence, "<eos>"]]))[:, 0, 1:-1]
         assert vectors.shape == (3, len(sentence), 8) and vectors.dtype == np.float32
         np.testing.assert_allclose(vectors, expected.detach(), atol=1e-6)
     model = elmo(tokenizer.words, spelling=False)
-    found = list(ContextualVectors(model, tokenizer).layers(SENTENCES))
-    for vectors, sentence in zip(found, SENTENCES, strict=True):
+    layers = list(ContextualVectors(model, tokenizer).layers(SENTENCES))
+    for vectors, sentence in zip(layers, SENTENCES, strict=True):
         ids = torch.tensor([[tokenizer.boundary, *tokenizer.encode(" ".join(sentence)), tokenizer.boundary]])
         expected = torch.stack(model.layers(ids, torch.tensor([ids.shape[1]])))[:, 0, 1:-1]
         np.testing.assert_allclose(vectors, expected.detach(), atol=1e-6)
-    np.testing.assert_allclose(found[1][0, 0], found[2][0, 1], atol=1e-6)  # cats and catty are compared without context
+    np.testing.assert_allclose(
+        layers[1][0, 0], layers[2][0, 1], atol=1e-6
+    )  # cats and catty are compared without context
 
 
 class Counting:

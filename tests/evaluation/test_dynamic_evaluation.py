@@ -40,11 +40,11 @@ def by_optimizer(trained: NeuralLM, rate: float, decay: float) -> np.ndarray:
     """Score each segment, then take a step of torch's SGD and a step back towards the trained weights."""
     objective = copy.deepcopy(trained.objective)
     optimizer = torch.optim.SGD(objective.parameters(), lr=rate)
-    origins, found, state = [p.detach().clone() for p in objective.parameters()], [], None
+    origins, losses, state = [p.detach().clone() for p in objective.parameters()], [], None
     for read, n_scored in segments(trained):
         nats, state = nats_of(objective, read, n_scored, state)
         state = tuple(part.detach() for part in state) if isinstance(trained.scorer, Carried) else None
-        found += (-nats).tolist()
+        losses += (-nats).tolist()
         before = [p.detach().clone() for p in objective.parameters()]
         optimizer.zero_grad()
         nats.mean().backward()
@@ -52,7 +52,7 @@ def by_optimizer(trained: NeuralLM, rate: float, decay: float) -> np.ndarray:
         with torch.no_grad():
             for weight, old, origin in zip(objective.parameters(), before, origins, strict=True):
                 weight += decay * (origin - old)
-    return np.array(found)
+    return np.array(losses)
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.1, 1.0])
@@ -60,9 +60,9 @@ def by_optimizer(trained: NeuralLM, rate: float, decay: float) -> np.ndarray:
 def test_each_segment_is_learnt_from_as_by_autograd_and_an_optimizer(kind, decay):
     trained = model(kind, STRIDE)
     expected = by_optimizer(trained, 0.3, decay)
-    found = LearningLM(trained, SEGMENT, 0.3, decay).log_prob(TOKENS)
-    np.testing.assert_allclose(found, expected, atol=1e-4)
-    assert abs(found - trained.log_prob(TOKENS)).max() > 0.1
+    log_probs = LearningLM(trained, SEGMENT, 0.3, decay).log_prob(TOKENS)
+    np.testing.assert_allclose(log_probs, expected, atol=1e-4)
+    assert abs(log_probs - trained.log_prob(TOKENS)).max() > 0.1
 
 
 def roots_by_hand(trained: NeuralLM, rows: int) -> dict[str, np.ndarray]:
@@ -84,9 +84,9 @@ def roots_by_hand(trained: NeuralLM, rows: int) -> dict[str, np.ndarray]:
 
 def test_the_roots_are_those_of_gradients_by_hand():
     trained = model("lstm")
-    found, expected = gradient_roots(trained, TOKENS, 4, SEGMENT), roots_by_hand(trained, 4)
-    assert found.keys() == expected.keys()
-    for name, root in found.items():
+    roots, expected = gradient_roots(trained, TOKENS, 4, SEGMENT), roots_by_hand(trained, 4)
+    assert roots.keys() == expected.keys()
+    for name, root in roots.items():
         np.testing.assert_allclose(root.numpy(), expected[name], rtol=1e-3, atol=1e-6, err_msg=name)
 
 
@@ -104,9 +104,9 @@ def test_a_model_that_reads_windows_has_roots_of_batches_of_windows():
         loss = F.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
         slope = torch.autograd.grad(loss, objective.head.weight)
         squares.append(slope[0] ** 2)
-    found = gradient_roots(trained, TOKENS, 3, SEGMENT)
+    roots = gradient_roots(trained, TOKENS, 3, SEGMENT)
     (name,) = (name for name, weight in objective.named_parameters() if weight is objective.head.weight)
-    np.testing.assert_allclose(found[name], torch.stack(squares).mean(0).sqrt(), rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose(roots[name], torch.stack(squares).mean(0).sqrt(), rtol=1e-3, atol=1e-6)
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.02, 0.5])
@@ -115,12 +115,12 @@ def test_normalised_steps_are_those_of_the_equation(decay):
     trained = model("lstm")
     roots = {name: root.numpy() for name, root in gradient_roots(trained, TOKENS, 4, SEGMENT).items()}
     mean = np.mean([root.mean() for root in roots.values()])
-    objective, found, state = copy.deepcopy(trained.objective), [], None
+    objective, losses, state = copy.deepcopy(trained.objective), [], None
     origins = {name: p.detach().numpy().copy() for name, p in objective.named_parameters()}
     for read, n_scored in segments(trained):
         nats, state = nats_of(objective, read, n_scored, state)
         state = tuple(part.detach() for part in state)
-        found += (-nats).tolist()
+        losses += (-nats).tolist()
         objective.zero_grad()
         nats.mean().backward()
         for name, weight in objective.named_parameters():
@@ -131,8 +131,8 @@ def test_normalised_steps_are_those_of_the_equation(decay):
     fitted = adaptation.fit(trained, {"train": TOKENS, "validation": TOKENS})
     loaded = {name: torch.from_numpy(array) for name, array in fitted.measured.items()}
     loaded |= {name: torch.tensor(value, dtype=torch.float64) for name, value in fitted.best.items()}
-    np.testing.assert_allclose(adaptation.adapted(trained, loaded).log_prob(TOKENS), found, atol=1e-3)
-    assert fitted.best["loss"] == pytest.approx(-np.mean(found), abs=1e-4)
+    np.testing.assert_allclose(adaptation.adapted(trained, loaded).log_prob(TOKENS), losses, atol=1e-3)
+    assert fitted.best["loss"] == pytest.approx(-np.mean(losses), abs=1e-4)
 
 
 @pytest.mark.parametrize("kind", OBJECTIVES)
@@ -145,9 +145,9 @@ def test_the_trained_weights_stay_and_each_stream_begins_with_them(kind):
         learning.log_prob(np.append(TOKENS, [V + 5, 0]))
     torch.testing.assert_close(trained.objective.state_dict(), before, rtol=0, atol=0)
     assert all(weight.grad is None for weight in trained.objective.parameters())
-    found = LearningLM(trained, SEGMENT, 0.0, 0.1).log_prob(TOKENS)
-    assert found.dtype == np.float64
-    np.testing.assert_allclose(found, trained.log_prob(TOKENS), atol=1e-5)
+    log_probs = LearningLM(trained, SEGMENT, 0.0, 0.1).log_prob(TOKENS)
+    assert log_probs.dtype == np.float64
+    np.testing.assert_allclose(log_probs, trained.log_prob(TOKENS), atol=1e-5)
 
 
 def test_of_frozen_weights_none_learns():

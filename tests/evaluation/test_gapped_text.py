@@ -103,7 +103,7 @@ GAPPED = {
 def fillings(pieces, n_hidden):
     """Return all possible contents of one or two gaps, with log p(sizes) p(text)."""
     sizes = [(n_hidden,)] if len(pieces) == 2 else [(size, n_hidden - size) for size in range(1, n_hidden)]
-    found = []
+    fillings_of = []
     for split in sizes:
         for words in product(WORDS, repeat=n_hidden):
             gaps = [list(words[: split[0]]), *([list(words[split[0] :])] if len(split) == 2 else [])]
@@ -111,8 +111,8 @@ def fillings(pieces, n_hidden):
             for gap, piece in zip(gaps, pieces[1:], strict=True):
                 text += [*gap, *piece]
             if (log_p := toy_log_probability(text)) > -np.inf:
-                found.append((gaps, log_p - np.log(len(sizes))))
-    return found
+                fillings_of.append((gaps, log_p - np.log(len(sizes))))
+    return fillings_of
 
 
 @pytest.fixture(scope="module", params=list(GAPPED))
@@ -122,10 +122,10 @@ def gapped(request):
 
 
 def test_the_estimate_of_the_sum_is_unbiased(gapped):
-    pieces, found = gapped
-    exact, uniform = logsumexp([log_p for _, log_p in found]), np.random.default_rng(3).random
-    assert len(found) > 5
-    gaps = found[len(found) // 2][0]  # for every prefix
+    pieces, fillings_of = gapped
+    exact, uniform = logsumexp([log_p for _, log_p in fillings_of]), np.random.default_rng(3).random
+    assert len(fillings_of) > 5
+    gaps = fillings_of[len(fillings_of) // 2][0]  # for every prefix
     for particles, tries in ((5, 30), (20, 10)):  # first: enough particles survive; second: tries run out
         text = GappedText(TOY, Toy, particles, tries)
         ratios = np.exp([text.log_sum(pieces, gaps, uniform) - exact for _ in range(N)])
@@ -135,13 +135,13 @@ def test_the_estimate_of_the_sum_is_unbiased(gapped):
 
 def test_with_the_truth_the_inverse_is_unbiased(gapped):
     """Texts are drawn from the posterior, so that the log of the estimate is not below that of the sum."""
-    pieces, found = gapped
-    logs = np.array([log_p for _, log_p in found])
+    pieces, fillings_of = gapped
+    logs = np.array([log_p for _, log_p in fillings_of])
     exact, generator = logsumexp(logs), np.random.default_rng(4)
     text = GappedText(TOY, Toy, 5, 400)
     ratios = []
-    for index in generator.choice(len(found), N, p=np.exp(logs - exact)):
-        ratios.append(np.exp(exact - text.log_sum(pieces, found[index][0], generator.random, above=True)))
+    for index in generator.choice(len(fillings_of), N, p=np.exp(logs - exact)):
+        ratios.append(np.exp(exact - text.log_sum(pieces, fillings_of[index][0], generator.random, above=True)))
     assert abs(np.mean(ratios) - 1) < 4 * max(np.std(ratios), SPREAD) / np.sqrt(N)
     assert -np.mean(np.log(ratios)) > -2 * np.std(np.log(ratios)) / np.sqrt(N)
 

@@ -154,12 +154,12 @@ def test_what_can_not_be_measured_is_refused(folder):
     with pytest.raises(UsageError, match="Linear has no layer of word vectors"):
         by_distance(objective_of(model), windows_of(2, 8), 3)
     masked = MaskedLM(BERT(V, D, 1, 2, 9, 0.0), V, next_sentence=False)
-    for objective, length, said in (
+    for objective, length, message in (
         (masked, 65, "MaskedLM is not a left-to-right language model; .*recipe=recurrent/lstm"),
         (objective_of(Linear(0.0)), 65, "Linear sees 0 words before the last"),
         (objective_of(Linear(0.8)), 10**6, r"lower benchmark\.gradients\.length"),
     ):
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(UsageError, match=message):
             Gradients(str(folder), batches, length=length)(SimpleNamespace(objective=objective), folder)
 
 
@@ -180,5 +180,5 @@ def test_the_numbers_of_the_benchmark_are_those_of_its_files(folder):
     np.testing.assert_allclose(steps["clipped"], steps["norm"].clip(upper=1), rtol=1e-5)
     norms = steps["norm"]
     assert len(norms) == 8 and metrics["gradients/clipped"] == (norms > 1).mean()
-    found = [metrics[f"gradients/norm_{name}"] for name in ("median", "90", "max")]
-    assert found == pytest.approx([*norms.quantile([0.5, 0.9, 1])], rel=1e-4)
+    quantiles = [metrics[f"gradients/norm_{name}"] for name in ("median", "90", "max")]
+    assert quantiles == pytest.approx([*norms.quantile([0.5, 0.9, 1])], rel=1e-4)

@@ -65,13 +65,13 @@ def test_the_bounds_are_means_over_words(folder, tmp_path):
     assert metrics["masked/corrupted"] == pytest.approx(everywhere, abs=0.1)
 
 
-def test_the_judge_reads_the_very_sentences(grammar, folder, tmp_path, told):
+def test_the_judge_reads_the_very_sentences(grammar, folder, tmp_path, held_out):
     metrics = SentencePairsBound(str(folder), SentencePairs(grammar), length=64, pairs=24)(None, tmp_path)
     assert metrics["next_sentence/accuracy"] > 0.7 and metrics["sentence_order/accuracy"] > 0.5
     accuracy = metrics["next_sentence/accuracy"]
     assert metrics["next_sentence/accuracy_standard_error"] == pytest.approx(np.sqrt(accuracy * (1 - accuracy) / 24))
     # All sentences fit into a row of 256, so a reader who searches the documents is always right.
-    reader = Reader(told)
+    reader = Reader(held_out)
     metrics = SentencePairsBound(str(folder), reader, length=256, pairs=24)(None, tmp_path)
     assert metrics["next_sentence/accuracy"] == metrics["sentence_order/accuracy"] == 1
     assert sentences_of(["a", "dog", "barks", ".", "did", "it", "?", "then", "the"]) == ["a dog barks .", "did it ?"]
@@ -94,8 +94,8 @@ class Reader:
 
 def test_small_splits_and_unmarked_tokens_are_refused(grammar, folder, tmp_path):
     few = " gives no standard error"
-    for name, n, told in (("documents", 1, few), ("words", 1, few), ("words", 100000, "")):
-        with pytest.raises(UsageError, match=f"{name}={n}{told}"):
+    for name, n, message in (("documents", 1, few), ("words", 1, few), ("words", 100000, "")):
+        with pytest.raises(UsageError, match=f"{name}={n}{message}"):
             MaskedBound(str(folder), MaskedWords(grammar), **{name: n})(None, tmp_path)
     word.train([], vocabulary=grammar.vocabulary).save(tmp_path / "tokenizer.json")
     for name in ("test.bin", "test.units.npy"):

@@ -69,7 +69,7 @@ def test_the_end_counts_where_it_is_asked_for(tokens):
     model = KneserNey(6, 2, boundary=1)
     model.estimate(np.array([2, 4, 1, 2, 4, 1, 2, 5, 4, 1]))  # the sentences: the cat; the cat; the dog cat
     pairs = Pairs(("p", "q", "the dog cat", "the dog"), ("p", "q", "the cat", "the dog"))
-    found = {
+    accuracies = {
         end: MinimalPairs(str(tokens), pairs, end=end)(model, tokens)["blimp/overall/accuracy"] for end in (True, False)
     }
     alone = {
@@ -77,7 +77,7 @@ def test_the_end_counts_where_it_is_asked_for(tokens):
         for text in ([2, 5, 4], [2, 5], [2, 4], [2, 5, 4, 1], [2, 5, 1], [2, 4, 1])
     }
     assert alone[2, 5, 4, 1] > alone[2, 5, 1] and alone[2, 5, 4] < alone[2, 5] and alone[2, 4] > alone[2, 5]
-    assert found == {True: 1, False: 1 / 2}
+    assert accuracies == {True: 1, False: 1 / 2}
 
 
 def test_sentences_are_in_the_conventions_of_the_corpus_and_compared_where_known(tokens):

@@ -75,10 +75,10 @@ def test_a_mixture_of_models_agrees_with_itself_all_along_a_stream():
 def test_weights_are_those_of_a_search(n_systems):
     rng = np.random.default_rng(n_systems)
     log_probs = np.log(rng.random((n_systems, 1000))) * np.array([1, 1.1, 1, 6])[:n_systems, None]  # the last does harm
-    found = minimize(lambda x: -log_average(log_probs, softmax(x)).mean(), np.zeros(n_systems), tol=1e-12)
+    optimum = minimize(lambda x: -log_average(log_probs, softmax(x)).mean(), np.zeros(n_systems), tol=1e-12)
     weights = fit_weights(log_probs, tolerance=1e-12)
-    assert weights.sum() == pytest.approx(1) and weights == pytest.approx(softmax(found.x), abs=1e-4)
-    assert -log_average(log_probs, weights).mean() <= found.fun + 1e-12
+    assert weights.sum() == pytest.approx(1) and weights == pytest.approx(softmax(optimum.x), abs=1e-4)
+    assert -log_average(log_probs, weights).mean() <= optimum.fun + 1e-12
 
 
 def test_impossible_tokens_and_equal_systems_tell_nothing_of_the_weights():

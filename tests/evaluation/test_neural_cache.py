@@ -71,9 +71,9 @@ def test_the_cache_is_that_of_brute_force(kind, stride, size, block, monkeypatch
     monkeypatch.setattr(neural_cache, "SEGMENT", block)
     trained = model(kind, stride)
     expected = brute_force(trained, TOKENS, size, 0.7, 0.3)[np.arange(len(TOKENS)), TOKENS]
-    found = CachedLM(trained, size, 0.7, 0.3).log_prob(TOKENS)
-    assert found.dtype == np.float64
-    np.testing.assert_allclose(np.exp(found), expected, rtol=1e-4)
+    log_probs = CachedLM(trained, size, 0.7, 0.3).log_prob(TOKENS)
+    assert log_probs.dtype == np.float64
+    np.testing.assert_allclose(np.exp(log_probs), expected, rtol=1e-4)
 
 
 def test_the_setting_is_the_best_of_the_grid_on_the_validation_text():

@@ -28,8 +28,8 @@ class Oracle:
         return self.scores - np.array([self.extra.get(int(token), 0.0) for token in tokens])
 
 
-def test_the_oracle_has_no_excess_and_what_a_model_lacks_stands_under_its_phenomenon(grammar, told, folder):
-    metrics = Phenomena(str(folder), grammar)(Oracle(grammar, told), folder)
+def test_the_oracle_has_no_excess_and_what_a_model_lacks_stands_under_its_phenomenon(grammar, held_out, folder):
+    metrics = Phenomena(str(folder), grammar)(Oracle(grammar, held_out), folder)
     names = [*PHENOMENA, "total"]
     assert metrics.keys() == {f"phenomena/{n}/{m}" for n in names for m in ("excess", "entropy", "share")}
     for name in names:
@@ -37,24 +37,24 @@ def test_the_oracle_has_no_excess_and_what_a_model_lacks_stands_under_its_phenom
     assert sum(metrics[f"phenomena/{name}/share"] for name in PHENOMENA) == pytest.approx(1)
     table = pd.read_csv(folder / "phenomena.csv")
     n_tokens = table.groupby("unit")["tokens"].sum()
-    assert n_tokens.tolist() == [len(tokens_of(document)) for document in told]
+    assert n_tokens.tolist() == [len(tokens_of(document)) for document in held_out]
     # Each closing bracket has two nats more than under the true distribution.
     ids = {text: i for i, text in enumerate(["<unk>", "<eos>", *sorted(grammar.vocabulary)])}
     closing = {ids[bracket]: 2.0 for bracket in ")]}"}
-    metrics = Phenomena(str(folder), grammar)(Oracle(grammar, told, closing), folder)
-    n_brackets = sum(sentence.split().count(b) for d in told for sentence in d for b in ")]}")
-    n_tokens = sum(len(tokens_of(document)) for document in told)
+    metrics = Phenomena(str(folder), grammar)(Oracle(grammar, held_out, closing), folder)
+    n_brackets = sum(sentence.split().count(b) for d in held_out for sentence in d for b in ")]}")
+    n_tokens = sum(len(tokens_of(document)) for document in held_out)
     assert n_brackets > 3
     for name in PHENOMENA:
         excess = metrics[f"phenomena/{name}/excess"] * metrics[f"phenomena/{name}/share"] * n_tokens
         assert excess == pytest.approx(2 * n_brackets * (name == "nesting"), abs=1e-8)
 
 
-def test_the_classes_sum_to_the_excess_of_the_perplexity_benchmark(grammar, told, folder):
-    model = Oracle(grammar, told, {i: 0.01 * i for i in range(3000)})
+def test_the_classes_sum_to_the_excess_of_the_perplexity_benchmark(grammar, held_out, folder):
+    model = Oracle(grammar, held_out, {i: 0.01 * i for i in range(3000)})
     metrics = Phenomena(str(folder), grammar)(model, folder)
     test = Perplexity(str(folder), ["test"])(model, folder)
-    truth = -sum(grammar.log_probability(document) for document in told)
+    truth = -sum(grammar.log_probability(document) for document in held_out)
     n = test["test/tokens"]
     parts = [metrics[f"phenomena/{p}/excess"] * metrics[f"phenomena/{p}/share"] for p in PHENOMENA]
     assert sum(parts) == pytest.approx((test["test/nats"] - truth) / n, rel=1e-9)

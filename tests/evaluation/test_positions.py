@@ -31,15 +31,15 @@ def test_sentences_and_documents_by_hand(folder, tmp_path):
     assert positions(np.array([3, 1, 2])).tolist() == [1, 2, 3, 1, 1, 2]
     # The tokens; $ is a line end: a b c $ a $ $ | b b $ a c b $ c $ $.
     assert Positions(str(folder))(Costs(lambda tokens: np.arange(len(tokens))), folder) == {}
-    found = read(folder)
-    assert found.keys() == {"unit", "sentence"}  # the model is not neural, so there are no windows
+    tables = read(folder)
+    assert tables.keys() == {"unit", "sentence"}  # the model is not neural, so there are no windows
     sentence = [
         (1, 1, 7, (0 + 4 + 6 + 7 + 10 + 14 + 16) / 7), (2, 2, 5, (1 + 5 + 8 + 11 + 15) / 5),
         (3, 3, 3, (2 + 9 + 12) / 3), (4, 4, 2, (3 + 13) / 2),
     ]  # fmt: skip
-    assert found["sentence"] == [pytest.approx(row, abs=1e-6) for row in sentence]
-    assert found["unit"][0] == (1, 1, 2, 3.5)
-    assert found["unit"][-1] == (9, 10, 2, 15.5)
+    assert tables["sentence"] == [pytest.approx(row, abs=1e-6) for row in sentence]
+    assert tables["unit"][0] == (1, 1, 2, 3.5)
+    assert tables["unit"][-1] == (9, 10, 2, 15.5)
     tokenizer = character.train(["a b c"])
     tokenizer.save(tmp_path / "tokenizer.json")
     write_tokens(tokenizer, DOCUMENTS, True, tmp_path / "test")

@@ -34,9 +34,9 @@ def test_outputs_are_those_of_the_model_alone_on_each_sequence(precision):
     sequences = [torch.randint(11, (length,)).tolist() for length in (5, 1, 9, 5, 3)]
     tolerance = 1e-4 if precision == "fp32" else 0.1
     with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
-        found = predict(objective, encoded(Inputs(sequences), [0.0] * 5), 2)
+        outputs = predict(objective, encoded(Inputs(sequences), [0.0] * 5), 2)
     with torch.no_grad():
         states = [objective.model(torch.tensor([sequence])) for sequence in sequences]
         expected = [5 * objective.head(objective.model.pool(each)).item() for each in states]
-    assert found == pytest.approx(expected, abs=tolerance)
-    assert max(found) - min(found) > 0.3
+    assert outputs == pytest.approx(expected, abs=tolerance)
+    assert max(outputs) - min(outputs) > 0.3

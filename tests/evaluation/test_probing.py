@@ -90,9 +90,9 @@ def test_the_layers_are_the_models_and_padding_changes_none(name):
     model = MODELS[name]().eval()
     reader = ContextualVectors(readable(model), TOKENIZER)
     rows = [text.split() for text in TEXT]
-    for sentence, found in zip(rows, reader.layers(rows), strict=True):
-        assert found.shape[:2] == (3, len(sentence))
-        np.testing.assert_allclose(found, next(reader.layers([sentence])), atol=1e-5)
+    for sentence, vectors in zip(rows, reader.layers(rows), strict=True):
+        assert vectors.shape[:2] == (3, len(sentence))
+        np.testing.assert_allclose(vectors, next(reader.layers([sentence])), atol=1e-5)
     ids, lengths = torch.tensor([[1, 2, 3]]), torch.tensor([3])
     layers = readable(model).layers(ids, lengths)
     other = readable(model).layers(torch.tensor([[2, 2, 3]]), lengths)
@@ -125,9 +125,9 @@ def test_a_long_sentence_is_cut_and_counted_and_its_last_words_are_left_out(name
     system = SimpleNamespace(objective=SimpleNamespace(model=model))
     assert len(rows[1]) > room > len(rows[0])
     with pytest.warns(UsageWarning, match=r"^4 of 8 sentences are longer than the model's input and were cut at"):
-        found = Probes(str(tmp_path), SimpleNamespace(inputs=[], sentences=lambda split: labelled))(system, tmp_path)
+        metrics = Probes(str(tmp_path), SimpleNamespace(inputs=[], sentences=lambda split: labelled))(system, tmp_path)
     expected = Probes(str(tmp_path), SimpleNamespace(inputs=[], sentences=lambda split: short))(system, tmp_path)
-    assert found == {"probes/shortened": 4.0} | expected and expected["probes/words/own"] == 10 + 2 * room
+    assert metrics == {"probes/shortened": 4.0} | expected and expected["probes/words/own"] == 10 + 2 * room
     reader = ContextualVectors(readable(model), TOKENIZER)
     for row, layers in zip(rows, reader.layers(rows), strict=True):
         np.testing.assert_allclose(layers, next(reader.layers([row[:room]])), atol=1e-5)
@@ -163,16 +163,16 @@ def test_a_probe_for_each_word(tmp_path):
     }
 
 
-@pytest.mark.parametrize(("label", "splits", "said"), [
+@pytest.mark.parametrize(("label", "splits", "message"), [
     ("", ("train", "test"), "no word has a label of kind number in train or in test"),
     ("one", ("test",), r"senses\.tsv has too few sentences for train and test; add sentences"),
 ])  # fmt: skip
-def test_texts_that_have_nothing_to_probe(tmp_path, label, splits, said):
+def test_texts_that_have_nothing_to_probe(tmp_path, label, splits, message):
     TOKENIZER.save(tmp_path / "tokenizer.json")
     row = SimpleNamespace(words=["the"], labels={"number": [label]})
     text = SimpleNamespace(inputs=[tmp_path / "senses.tsv"], sentences=lambda split: [row] * (split in splits))
     system = SimpleNamespace(objective=SimpleNamespace(model=MODELS["gpt"]().eval()))
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         Probes(str(tmp_path), text)(system, tmp_path)
 
 

@@ -75,8 +75,8 @@ def test_choices_by_likelihood_raw_and_normalised(tokens, model):
         for way, values in scores.items():
             chosen[way].append(int(np.argmax(values)))
     answers = [question.answer for question in QUESTIONS.read()]
-    for way, found in chosen.items():
-        assert metrics[f"prompted_reviews_0/validation/accuracy{way}"] == np.mean(np.equal(found, answers))
+    for way, choices in chosen.items():
+        assert metrics[f"prompted_reviews_0/validation/accuracy{way}"] == np.mean(np.equal(choices, answers))
     assert metrics["prompted_reviews_0/validation/questions"] == 5
     assert predictions(tokens) == [[str(a), str(b)] for a, b in zip(answers, chosen[""], strict=True)]
     assert chosen[""] != chosen["_bytes"] != chosen["_tokens"]
@@ -130,15 +130,15 @@ def test_examples_are_drawn_evenly(tokens):
     assert counts.sum() == 1400 and ((counts - 200) ** 2 / 200).sum() < 22.5
 
 
-@pytest.mark.parametrize(("settings", "said"), [
+@pytest.mark.parametrize(("settings", "message"), [
     ({"by": "chance"}, "by=chance is unknown; write by=likelihood or by=generation"),
     ({"shots": 2}, "shots=2 needs examples"),
     ({"shots": 8, "examples": POOL}, "pool has 7 examples; write shots=7 or fewer"),
     ({"template": "{sentence}"}, r"the template needs the field 'sentence', but questions in asked have \{text\}"),
     ({"questions": Questions("asked")}, "asked has no questions; write one question per row"),
 ])  # fmt: skip
-def test_mistakes_of_use(tokens, model, settings, said):
-    with pytest.raises(UsageError, match=said):
+def test_mistakes_of_use(tokens, model, settings, message):
+    with pytest.raises(UsageError, match=message):
         Prompted("x", tokens, **{"questions": QUESTIONS, "template": "{text}"} | settings)(model, Path(tokens))
 
 
@@ -148,8 +148,8 @@ def test_answers_that_the_vocabulary_lacks_are_named(tokens, model, capsys):
         Question({"text": "good film"}, ("great", "terrible"), 0),
         Question({"text": "bad film"}, ("superb", "terrible"), 1),
     )
-    told = "the model's vocabulary lacks 'terrible', 'superb', so each question of asked has an answer of"
-    with pytest.raises(UsageError, match=told):
+    message = "the model's vocabulary lacks 'terrible', 'superb', so each question of asked has an answer of"
+    with pytest.raises(UsageError, match=message):
         Prompted("x", tokens, asked, "{text} :")(model, Path(tokens))
     known = Questions("asked", *asked.questions, QUESTIONS.questions[0])  # only one can be answered
     Prompted("x", tokens, known, "{text} :")(model, Path(tokens))

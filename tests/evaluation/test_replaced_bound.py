@@ -59,10 +59,10 @@ def test_the_accuracies_are_those_of_judges_who_try():
         share = np.array([replaced[kept & (seen == x)].mean() for x in range(4)])
         return ((share[seen] > 0.5) == replaced)[kept].mean()
 
-    blind, told = accuracies(p, q, rate)
+    blind, informed = accuracies(p, q, rate)
     assert blind == pytest.approx(best(np.ones(n, dtype=bool)), abs=0.005)
-    assert told == pytest.approx(best(masked), abs=0.005)
-    assert 1 - rate + rate * told > blind  # knowing which places were masked helps
+    assert informed == pytest.approx(best(masked), abs=0.005)
+    assert 1 - rate + rate * informed > blind  # knowing which places were masked helps
 
 
 def test_the_generators_distribution_is_what_it_draws_from(batches_of, objective):
@@ -77,8 +77,8 @@ def test_the_generators_distribution_is_what_it_draws_from(batches_of, objective
     assert q.sum(1) == pytest.approx(1)
     top = q.argmax(1)
     expected = q[np.arange(len(top)), top]
-    found = (drawn == top).mean(0)
-    assert (np.abs(found - expected) < 4.5 * np.sqrt(expected * (1 - expected) / 600) + 1e-9).all()
+    shares = (drawn == top).mean(0)
+    assert (np.abs(shares - expected) < 4.5 * np.sqrt(expected * (1 - expected) / 600) + 1e-9).all()
 
 
 class Certain:

@@ -50,21 +50,21 @@ class Parrot(LeftToRight):
         return self.text[places.clamp(0, len(self.text) - 1)], (at + input_ids.shape[1],)
 
 
-def test_what_a_reciter_writes_is_the_text_and_is_worth_what_the_text_is(grammar, told, tokenizer, folder):
-    text = tokens_of(told[0])
+def test_what_a_reciter_writes_is_the_text_and_is_worth_what_the_text_is(grammar, held_out, tokenizer, folder):
+    text = tokens_of(held_out[0])
     ids = [tokenizer.words.index("<eos>" if token == END else token) for token in text]
     model = CausalLM(Parrot(tokenizer.vocab_size, ids), tokenizer.vocab_size, tie=False, bias=False, reduction="mean")
     benchmark = Samples(str(folder), grammar, temperatures=[0.5, 1], top_p=[0.9], samples=3, length=len(text) + 5)
     metrics = benchmark(SimpleNamespace(objective=model, protocol=""), folder)
     for setting in ("temperature_0.5", "temperature_1", "top_p_0.9"):
         assert metrics[f"sampling/{setting}/tokens"] == 3 * len(text)
-        assert metrics[f"sampling/{setting}/nats"] == pytest.approx(nats_a_token(grammar, told[:1]))
+        assert metrics[f"sampling/{setting}/nats"] == pytest.approx(nats_a_token(grammar, held_out[:1]))
         assert metrics[f"sampling/{setting}/grammatical"] == 1
         assert metrics[f"sampling/{setting}/self_bleu"] == pytest.approx(100)
     table = pd.read_csv(folder / "sampling.csv")
     assert table["method"].tolist() == ["text", "temperature", "temperature", "top_p"]
     assert table["value"].tolist()[1:] == [0.5, 1, 0.9]
-    assert told[0][0] in (folder / "samples.txt").read_text()
+    assert held_out[0][0] in (folder / "samples.txt").read_text()
 
 
 def nats_a_token(grammar, documents) -> float:
@@ -73,10 +73,10 @@ def nats_a_token(grammar, documents) -> float:
     return -sum(map(grammar.sentence_log_probability, sentences)) / n_tokens
 
 
-def test_the_held_out_text_stands_beside_the_samples(grammar, told, tokenizer, folder):
+def test_the_held_out_text_stands_beside_the_samples(grammar, held_out, tokenizer, folder):
     model = BackoffModel(tokenizer.vocab_size, 2, tokenizer.boundary)
     metrics = Samples(str(folder), grammar, [], [], samples=40, length=10**6)(model, folder)
-    assert metrics["sampling/text/nats"] == pytest.approx(nats_a_token(grammar, told))
+    assert metrics["sampling/text/nats"] == pytest.approx(nats_a_token(grammar, held_out))
     assert metrics["sampling/text/grammatical"] == 1
 
 
@@ -89,17 +89,17 @@ def test_documents_and_whole_sentences():
     assert whole_sentences([END, END]) == whole_sentences([]) == []
 
 
-def test_scores_of_texts_with_mistakes(grammar, told):
-    first, second = told[:2]
+def test_scores_of_texts_with_mistakes(grammar, held_out):
+    first, second = held_out[:2]
     mistake = [first[1].split()[0], "nonsense", "words", "."]
     broken = [*first[0].split(), END, *mistake, END, *first[2].split(), END, END]
     cut = [*second[0].split(), END, *second[1].split()[:2]]
-    found = scores(grammar, [broken, cut])
+    scored = scores(grammar, [broken, cut])
     right = [first[0], first[2], second[0]]
-    assert (found["sentences"], found["grammatical"]) == (4, 3 / 4)
+    assert (scored["sentences"], scored["grammatical"]) == (4, 3 / 4)
     log_probs = [grammar.sentence_log_probability(sentence) for sentence in right]
-    assert found["nats"] == pytest.approx(-sum(log_probs) / sum(len(s.split()) + 1 for s in right))
-    assert found["tokens"] == len(broken) + len(cut)
+    assert scored["nats"] == pytest.approx(-sum(log_probs) / sum(len(s.split()) + 1 for s in right))
+    assert scored["tokens"] == len(broken) + len(cut)
     nothing = scores(grammar, [["nonsense", END], ["words", END]])
     assert nothing["grammatical"] == 0 and np.isnan(nothing["nats"])
     assert np.isnan(scores(grammar, [["words"], ["words"]])["grammatical"])

@@ -92,9 +92,9 @@ def by_token(distribution, context, continuation) -> float:
 
 
 def check(system, distribution, contexts=CONTEXTS, continuations=CONTINUATIONS, **settings):
-    found = Scorer(system, TOKENIZER, **settings).log_prob(contexts, continuations)
+    log_probs = Scorer(system, TOKENIZER, **settings).log_prob(contexts, continuations)
     expected = [by_token(distribution, *pair) for pair in zip(contexts, continuations, strict=True)]
-    assert found == pytest.approx(expected, rel=1e-5, abs=1e-5) and len(set(expected)) == len(expected)
+    assert log_probs == pytest.approx(expected, rel=1e-5, abs=1e-5) and len(set(expected)) == len(expected)
 
 
 @pytest.fixture(params=[4096, 12], ids=["one batch", "many batches"])
@@ -102,9 +102,9 @@ def tokens(request, monkeypatch):
     monkeypatch.setattr(scoring, "TOKENS", request.param)
 
 
-def by_stream(system, found):
+def by_stream(system, log_probs):
     """Compare with the scores of each whole text, computed by the system."""
-    for log_prob, context, continuation in zip(found, CONTEXTS, CONTINUATIONS, strict=True):
+    for log_prob, context, continuation in zip(log_probs, CONTEXTS, CONTINUATIONS, strict=True):
         each = system.log_prob(np.array([*context, *continuation], dtype=np.int64))
         assert log_prob == pytest.approx(sum(each[len(context) :]), rel=1e-5)
 
@@ -170,8 +170,8 @@ def test_of_models_that_read_the_context_first(kind, sentinels, tokens):
                 hidden = objective.model(torch.cat([source, target], dim=1), prefix=length)[0][:, source.shape[1] :]
             each = objective.scores(hidden[0]).log_softmax(1)[len(sentinel) : target.shape[1] - 1]
             totals.append(float(each[range(len(continuation)), continuation].sum()))
-        found = Scorer(system, TOKENIZER, sentinels=sentinels).log_prob(contexts, CONTINUATIONS)
-        assert found == pytest.approx(totals, rel=1e-5)
+        log_probs = Scorer(system, TOKENIZER, sentinels=sentinels).log_prob(contexts, CONTINUATIONS)
+        assert log_probs == pytest.approx(totals, rel=1e-5)
 
 
 def test_a_bigram_model_by_hand():
@@ -188,9 +188,9 @@ def test_a_bigram_model_by_hand():
     scorer = Scorer(model, tokenizer)
     texts = scorer.encode_lines(["a b", "b a", "a b"], end=True)
     assert texts[0] == [2, 3, 1]
-    found = scorer.log_prob_of_texts(texts)
+    log_probs = scorer.log_prob_of_texts(texts)
     a_b, b_a = 1 / 2 * 1 / 4 * 3 / 4 * 1 / 8, 1 / 4 * (3 / 4 * 1 / 2) * 1 / 8
-    assert np.exp(found) == pytest.approx([a_b, b_a, a_b], rel=1e-6) and found[0] == found[2]
+    assert np.exp(log_probs) == pytest.approx([a_b, b_a, a_b], rel=1e-6) and log_probs[0] == log_probs[2]
     contexts, words = scorer.encode(["a", "a", "b"], [" b", " a", " c"])
     assert np.exp(scorer.log_prob(contexts, words)) == pytest.approx([1 / 4, 1 / 2, 3 / 4 * 1 / 8], rel=1e-6)
     assert scorer.continue_greedily([[], [2], [3]], 2) == [[2, 2], [2, 2], [2, 2]]
@@ -222,10 +222,10 @@ def test_texts_that_begin_alike_have_the_numbers_that_they_have_alone(kind, toke
 
 def check_greedy(scorer):
     contexts = [[], [3], [4, 2], [5]]
-    for context, found in zip(contexts, scorer.continue_greedily(contexts, 2), strict=True):
+    for context, completion in zip(contexts, scorer.continue_greedily(contexts, 2), strict=True):
         first = scorer.log_prob([context] * V, [[token] for token in range(V)])
         both = scorer.log_prob([context] * V**2, [[*pair] for pair in np.ndindex(V, V)]).reshape(V, V)
-        assert found == [first.argmax(), both[found[0]].argmax()]
+        assert completion == [first.argmax(), both[completion[0]].argmax()]
         assert np.exp(both).sum() == pytest.approx(1, abs=1e-5)  # the chain rule: probabilities of all pairs sum to 1
 
 
@@ -255,8 +255,8 @@ def test_borders_and_conventions_of_texts():
     assert scorer.encode_lines(["A B."], end=True)[0][-1] == EOS
     # For all sizes of batches.
     texts = [[2, 3], [2, 4, 5], [2, 3], [2, 4, 5], [6], [2, 3]]
-    found = Scorer(trained("lstm"), TOKENIZER).log_prob_of_texts(texts)
-    assert len(set(found)) == 3 and found[0] == found[2] == found[5] and found[1] == found[3]
+    log_probs = Scorer(trained("lstm"), TOKENIZER).log_prob_of_texts(texts)
+    assert len(set(log_probs)) == 3 and log_probs[0] == log_probs[2] == log_probs[5] and log_probs[1] == log_probs[3]
     with pytest.raises(UsageError, match="WordVectors is not a language model; use a cell of recipe"):
         Scorer(WordVectors(["a"], np.ones((1, 2))), TOKENIZER).log_prob([[]], [[2]])
     with pytest.raises(UsageError, match="sentinels=false"):

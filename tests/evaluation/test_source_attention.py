@@ -40,12 +40,12 @@ def test_a_transformers_is_that_of_torchs_layer_with_the_same_weights(norm):
         layer = getattr(attention, name)
         layer.register_forward_pre_hook(lambda layer, given, name=name: inputs.update({name: given[0]}))
     with torch.no_grad():
-        found = cross_attention(model, SOURCES, LENGTHS, TARGETS)
+        weights = cross_attention(model, SOURCES, LENGTHS, TARGETS)
         padding = torch.arange(SOURCES.shape[1]) >= LENGTHS[:, None]
         queries, memory = inputs["query"], inputs["key_value"]
         _, expected = theirs(queries, memory, memory, key_padding_mask=padding, average_attn_weights=True)
-    torch.testing.assert_close(found, expected)
-    assert (found[2, :, 2:] == 0).all()
+    torch.testing.assert_close(weights, expected)
+    assert (weights[2, :, 2:] == 0).all()
 
 
 @pytest.mark.parametrize("kind", t5_cases.KINDS)
@@ -56,21 +56,21 @@ def test_a_t5s_is_that_of_transformers(kind):
     theirs.set_attn_implementation("eager")  # only this implementation returns its weights
     real = (torch.arange(SOURCES.shape[1]) < LENGTHS[:, None]).long()
     with torch.no_grad():
-        found = cross_attention(model, SOURCES, LENGTHS, TARGETS)
+        weights = cross_attention(model, SOURCES, LENGTHS, TARGETS)
         whole = theirs(SOURCES, attention_mask=real, decoder_input_ids=TARGETS, output_attentions=True)
-    torch.testing.assert_close(found, whole.cross_attentions[-1].mean(dim=1), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(weights, whole.cross_attentions[-1].mean(dim=1), atol=1e-5, rtol=1e-4)
 
 
 def test_each_step_has_a_row_where_a_model_looks_back():
     torch.manual_seed(0)
     source, target = [5, 6, 4, END], [8, 2, 9, END]
     transformer = translation(TransformerEncoderDecoder(V, D, 2, H, 12, 20, 0.1))
-    found = attention_to_source(transformer, source, target)
-    assert found.shape == (4, 4)
-    np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-5)
+    weights = attention_to_source(transformer, source, target)
+    assert weights.shape == (4, 4)
+    np.testing.assert_allclose(weights.sum(axis=1), 1, rtol=1e-5)
     sources, targets = torch.tensor([source]), torch.tensor([[END, *target[:-1]]])
     steps = cross_attention(transformer.model, sources, torch.tensor([4]), targets)
-    np.testing.assert_allclose(found, steps[0].detach(), rtol=1e-5)
+    np.testing.assert_allclose(weights, steps[0].detach(), rtol=1e-5)
     recurrent = translation(RNNEncoderDecoder(V, D, D, 1, 0.1, attention="additive"))
     np.testing.assert_allclose(attention_to_source(recurrent, source, target), align(recurrent, source, target))
     model = translation(RNNEncoderDecoder(V, D, D, 1, 0.1))
@@ -97,8 +97,8 @@ def test_nats_are_of_all_target_tokens_whatever_the_batches(objective, max_token
         hidden = objective.model(torch.tensor([source]), torch.tensor([len(source)]), inputs)
         log_probs = objective.head(hidden)[0].log_softmax(dim=1)
         total -= sum(log_probs[i, token].item() for i, token in enumerate(target))
-    found = measured(NatsPerToken(TEXTS, TRANSLATIONS, max_tokens), objective)
-    assert found == {"loss": pytest.approx(total / 8, rel=1e-5)}
+    metrics = measured(NatsPerToken(TEXTS, TRANSLATIONS, max_tokens), objective)
+    assert metrics == {"loss": pytest.approx(total / 8, rel=1e-5)}
 
 
 def test_an_alignment_has_a_row_a_target_token(objective):

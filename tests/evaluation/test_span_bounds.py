@@ -22,11 +22,11 @@ def folder(tokens_of):
     return tokens_of(*MARKS)
 
 
-def test_the_loss_of_a_prefix_is_that_of_the_objectives_own_rows(grammar, told, folder, tmp_path):
+def test_the_loss_of_a_prefix_is_that_of_the_objectives_own_rows(grammar, held_out, folder, tmp_path):
     """Compared with the suffixes of rows of many epochs; the end mark of each costs nothing."""
     language = GappedText(grammar, Discourse, particles=2, tries=2)
     metrics = SpansBound(str(folder), language, LENGTH, 0.15, 3.0, rows=3)(None, tmp_path)
-    nats = -np.concatenate([grammar.score(document) for document in told])
+    nats = -np.concatenate([grammar.score(document) for document in held_out])
     places = np.arange(len(nats))
     batches = Corrupted(places, {MARKS[0]: -1}, -1, 3, seed=0, corruption=Prefix(), batch_size=8, length=LENGTH)
     total, count = 0.0, 0
@@ -54,7 +54,7 @@ class Fixed:
         return self.excess[above] - sum(map(len, [*pieces, *gaps]))
 
 
-def test_the_spans_are_those_of_the_objectives_own_rows(folder, tmp_path, told):
+def test_the_spans_are_those_of_the_objectives_own_rows(folder, tmp_path, held_out):
     window = RandomSpans().window(LENGTH - 1)
     n_hidden, n_spans = RandomSpans().counts(window)
     assert (window, n_hidden, n_spans) == (44, 7, 2)
@@ -69,7 +69,7 @@ def test_the_spans_are_those_of_the_objectives_own_rows(folder, tmp_path, told):
     assert metrics["spans/loss"] == pytest.approx((5 + sizes) / targets, abs=0.001)  # without the true sizes' share
     assert metrics["prefix/loss"] == pytest.approx(22 / 23 * 1.5, rel=0.01)
     assert len(language.asked) == 10
-    documents = [" ".join(document) for document in told]
+    documents = [" ".join(document) for document in held_out]
     for (seen, truth, above), again in zip(language.asked[::2], language.asked[1::2], strict=True):
         assert not above and again == (seen, truth, True) and n_hidden == sum(map(len, truth))
         assert len(seen) == n_spans + 1 and seen[-1] == [] and all(seen[:-1])
@@ -82,12 +82,12 @@ def test_the_spans_are_those_of_the_objectives_own_rows(folder, tmp_path, told):
 
 def test_a_mean_that_is_adjusted_by_what_stands_beside_it():
     generator = np.random.default_rng(1)
-    beside = generator.normal(3, 2, (400, 30))
-    values = 5 + 2 * (beside - 3) + generator.normal(0, 1, beside.shape)
-    found = np.array([adjusted_mean(v, b, 3.0) for v, b in zip(values, beside, strict=True)])
-    assert abs(found[:, 0].mean() - 5) < 4 * found[:, 0].std() / 20
-    assert found[:, 1].mean() == pytest.approx(found[:, 0].std(), rel=0.15)
-    assert found[:, 1].mean() < 0.6 * (values.std(axis=1) / np.sqrt(30)).mean()
+    covariate = generator.normal(3, 2, (400, 30))
+    values = 5 + 2 * (covariate - 3) + generator.normal(0, 1, covariate.shape)
+    means = np.array([adjusted_mean(v, b, 3.0) for v, b in zip(values, covariate, strict=True)])
+    assert abs(means[:, 0].mean() - 5) < 4 * means[:, 0].std() / 20
+    assert means[:, 1].mean() == pytest.approx(means[:, 0].std(), rel=0.15)
+    assert means[:, 1].mean() < 0.6 * (values.std(axis=1) / np.sqrt(30)).mean()
 
 
 def test_texts_of_another_language_and_short_splits_are_refused(grammar, folder, tmp_path):
@@ -103,7 +103,7 @@ def test_texts_of_another_language_and_short_splits_are_refused(grammar, folder,
         SpansBound(str(tmp_path), language, LENGTH, 0.15, 3.0)(None, tmp_path)
 
 
-def test_the_standard_errors_are_those_of_the_rows_and_of_the_documents(grammar, told, folder, tmp_path):
+def test_the_standard_errors_are_those_of_the_rows_and_of_the_documents(grammar, held_out, folder, tmp_path):
     language = GappedText(grammar, Discourse, particles=5, tries=40)
     metrics = SpansBound(str(folder), language, LENGTH, 0.15, 3.0, rows=12)(None, tmp_path)
     rows = pd.read_csv(tmp_path / "spans.csv")
@@ -112,7 +112,7 @@ def test_the_standard_errors_are_those_of_the_rows_and_of_the_documents(grammar,
         away = rows[column] - line.intercept - line.slope * rows["left_to_right"]
         error = np.sqrt(np.square(away).sum() / 10 / 12) / (7 + 2 + 1 + 1)
         assert metrics[f"spans/{name}_standard_error"] == pytest.approx(error, rel=1e-4)
-    nats = [-grammar.score(document) for document in told]
+    nats = [-grammar.score(document) for document in held_out]
     sums, sizes = np.array([each.sum() for each in nats]), np.array([len(each) for each in nats])
     left_out = [np.delete(sums, i).sum() / np.delete(sizes, i).sum() for i in range(30)]
     jackknife = np.sqrt(29 / 30 * np.square(left_out - np.mean(left_out)).sum())

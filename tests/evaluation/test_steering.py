@@ -99,7 +99,7 @@ def tokenizer(tmp_path):
 
 
 @pytest.fixture
-def found(tokenizer, tmp_path):
+def measured(tokenizer, tmp_path):
     knowing = Knowing(tokenizer.words, tmp_path)
     settings = {"samples": 300, "length": 30, "top_k": 10, "seed": 1}
     benchmark = Steering(str(tmp_path), Language(), judge, knowing, "good", ["so", ""], **settings)
@@ -109,21 +109,21 @@ def found(tokenizer, tmp_path):
     return metrics
 
 
-def test_the_label_is_there_always_and_as_likely_as_in_what_is_kept(found):
-    assert found["steering/sampled/n"] == found["steering/steered/n"] == 600
-    share = found["steering/sampled/label"]
-    assert 0.3 < share < 0.7 and found["steering/kept/n"] == pytest.approx(600 * share)
-    assert found["steering/steered/label"] == found["steering/kept/label"] == 1
+def test_the_label_is_there_always_and_as_likely_as_in_what_is_kept(measured):
+    assert measured["steering/sampled/n"] == measured["steering/steered/n"] == 600
+    share = measured["steering/sampled/label"]
+    assert 0.3 < share < 0.7 and measured["steering/kept/n"] == pytest.approx(600 * share)
+    assert measured["steering/steered/label"] == measured["steering/kept/label"] == 1
     for score in ("length", "nats_sentence", "nats_token", "grammatical"):
-        steered, kept = found[f"steering/steered/{score}"], found[f"steering/kept/{score}"]
+        steered, kept = measured[f"steering/steered/{score}"], measured[f"steering/kept/{score}"]
         assert steered == pytest.approx(kept, rel=0.1), score  # both are drawn from the distribution given the label
 
 
-def test_nats_are_those_of_model_and_language(found, tmp_path):
+def test_nats_are_those_of_model_and_language(measured, tmp_path):
     rows = pd.read_csv(tmp_path / "steering.csv", index_col="sentences")
     assert [*rows.index] == ["sampled", "steered", "kept"]
     for name, row in rows.iterrows():
-        assert [*row] == pytest.approx([found[f"steering/{name}/{score}"] for score in row.index], rel=1e-4)
+        assert [*row] == pytest.approx([measured[f"steering/{name}/{score}"] for score in row.index], rel=1e-4)
         assert row["nats_sentence"] == pytest.approx(row["nats_token"] * row["length"], rel=1e-4)
         assert 0.4 < row["grammatical"] < 1 and row["true_nats_sentence"] < row["nats_sentence"]
     shown = (tmp_path / "samples.txt").read_text()

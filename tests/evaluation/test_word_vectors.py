@@ -43,15 +43,15 @@ SYSTEM = WordVectors(WORDS, VECTORS)
 
 
 def test_neighbours_equal_brute_force():
-    for word, found in zip(("w3", "w39"), nearest(SYSTEM, ["w3", "w39"], 7), strict=True):
+    for word, neighbours in zip(("w3", "w39"), nearest(SYSTEM, ["w3", "w39"], 7), strict=True):
         v = VECTORS[WORDS.index(word)]
         cosine = {o: v @ u / np.linalg.norm(v) / np.linalg.norm(u) for o, u in zip(WORDS, VECTORS, strict=True)}
         expected = sorted((other for other in WORDS if other != word), key=lambda other: -cosine[other])[:7]
-        assert [near for near, _ in found] == expected
-        assert [value for _, value in found] == pytest.approx([cosine[near] for near in expected], abs=1e-6)
+        assert [near for near, _ in neighbours] == expected
+        assert [value for _, value in neighbours] == pytest.approx([cosine[near] for near in expected], abs=1e-6)
     system = WordVectors(["a", "b", "c"], np.ones((3, 2)))
-    (found,) = nearest(system, ["b"], 10)
-    assert [near for near, _ in found] == ["a", "c"]
+    (neighbours,) = nearest(system, ["b"], 10)
+    assert [near for near, _ in neighbours] == ["a", "c"]
     system = WordVectors(["a", "b"], np.eye(2), compose=lambda word: np.array([0.1, 1], dtype=np.float32))
     assert nearest(system, ["new"], 1)[0][0][0] == "b"
     with pytest.raises(UsageError, match="no vector for new, old; choose words of the training text"):

@@ -61,14 +61,14 @@ def loaded(folder, kind: str | None = None):
 
 def ours_of(checkpoint: Checkpoint):
     """Return our objective and model with the weights of a checkpoint."""
-    said = dict(checkpoint.model)
-    model = get_class(said.pop("_target_"))(**said)
-    said = dict(checkpoint.objective)
-    kind = get_class(said.pop("_target_"))
-    more = {"reduction": "mean"} if "bias" in said else {}
+    settings = dict(checkpoint.model)
+    model = get_class(settings.pop("_target_"))(**settings)
+    settings = dict(checkpoint.objective)
+    kind = get_class(settings.pop("_target_"))
+    more = {"reduction": "mean"} if "bias" in settings else {}
     if kind.__name__ == "ReplacedTokenDetection":
         more["generator"] = lambda vocab_size: model
-    objective = kind(model, model.embedding.num_embeddings, **said, **more)
+    objective = kind(model, model.embedding.num_embeddings, **settings, **more)
     missing, unexpected = objective.load_state_dict(checkpoint.weights, strict=False)
     assert not unexpected
     tied = ("head.weight", "head.decoder.weight")
@@ -90,12 +90,12 @@ def same(ours, theirs) -> None:
         close(ours.head(hidden)[REAL], its.logits[REAL])
         predicted = REAL[:, 1:]
         close(-ours.log_prob(read[:, :-1], read[:, 1:])[0][predicted].mean(), its.loss)
-        embedded, turns, found = ours.model.embedding(read), ours.model.rotations, []
+        embedded, turns, inputs = ours.model.embedding(read), ours.model.rotations, []
         embedded = embedded if ours.model.positions is None else embedded + ours.model.positions.weight[:9]
         for block in ours.model.blocks:
-            found.append(embedded)
+            inputs.append(embedded)
             embedded = block(embedded, rotation=None if turns is None else turns[:, :9])[0]
-        for state, expected in zip(found, its.hidden_states, strict=False):
+        for state, expected in zip(inputs, its.hidden_states, strict=False):
             close(state[REAL], expected[REAL])
     elif kind == "TextToText":
         labels, sizes = ids(V).flip(0), LENGTHS.flip(0)
@@ -110,11 +110,11 @@ def same(ours, theirs) -> None:
         close(ours.loss(batch, None, 0)[0], its.loss)
     else:
         segments = (torch.arange(9) > 2).long().expand(3, 9) * REAL
-        told = {"token_type_ids": segments}
+        segments_given = {"token_type_ids": segments}
         if type(theirs).__name__ == "EsmForMaskedLM":  # this model reads only single texts
-            segments, told = torch.zeros_like(segments), {}
+            segments, segments_given = torch.zeros_like(segments), {}
         states = ours.model.layers(read, LENGTHS, segments)
-        its = theirs(read, attention_mask=mask, **told, output_hidden_states=True)
+        its = theirs(read, attention_mask=mask, **segments_given, output_hidden_states=True)
         assert len(states) == len(its.hidden_states) == L + 1
         for state, expected in zip(states, its.hidden_states, strict=True):
             close(state[REAL], expected[REAL])
@@ -129,7 +129,7 @@ def same(ours, theirs) -> None:
         asked = torch.full((3, 9), -100)
         asked.view(-1)[places] = labels
         pairs = {"next_sentence_label": is_next} if ours.next_sentence is not None else {}
-        loss = theirs(read, attention_mask=mask, **told, labels=asked, **pairs).loss
+        loss = theirs(read, attention_mask=mask, **segments_given, labels=asked, **pairs).loss
         close(ours.loss(batch, None, 0)[0], loss)
 
 
@@ -302,8 +302,8 @@ def head_the_same(ours, theirs) -> None:
             places, first, last = torch.arange(9).expand(3, 9), torch.tensor([1, 0, 2]), torch.tensor([3, 0, 8])
             batch = PassageBatch(read, whole, segments, places, places, whole, first, last)
             its = theirs(read, token_type_ids=segments, start_positions=first, end_positions=last)
-            for mine, logits in zip(ours(batch), (its.start_logits, its.end_logits), strict=True):
-                close(torch.log_softmax(mine, 1), torch.log_softmax(logits, 1))
+            for scores, logits in zip(ours(batch), (its.start_logits, its.end_logits), strict=True):
+                close(torch.log_softmax(scores, 1), torch.log_softmax(logits, 1))
             close(ours.loss(batch, None, 0)[0] / 2, its.loss)  # the loss of transformers is the mean of both
 
 
@@ -332,8 +332,8 @@ def test_tasks_heads_read(name, tmp_path):
     settings |= {"num_labels": 3} if "TokenClass" in kind or name.endswith("ForSequenceClassification") else {}
     theirs = randomised(kind, f"{family}Config", settings, tmp_path)
     checkpoint = Checkpoint(str(tmp_path))
-    said = dict(checkpoint.model)
-    ours = HEADS[name](get_class(said.pop("_target_"))(**said)).eval()
+    of_model = dict(checkpoint.model)
+    ours = HEADS[name](get_class(of_model.pop("_target_"))(**of_model)).eval()
     missing, unexpected = ours.load_state_dict(checkpoint.weights, strict=False)
     assert not missing and not unexpected and checkpoint.objective is None
     head_the_same(ours, theirs)
@@ -382,11 +382,11 @@ def test_a_model_alone(kind, tmp_path):
     read = torch.tensor([tokenizer.encode(TEXTS[0])])
     with torch.no_grad():
         if kind == "T5Model":
-            mine = ours.model(read, torch.tensor([read.shape[1]]), read)
-            close(mine, theirs(read, decoder_input_ids=read).last_hidden_state)
+            states = ours.model(read, torch.tensor([read.shape[1]]), read)
+            close(states, theirs(read, decoder_input_ids=read).last_hidden_state)
         else:
-            mine = ours.model(read)
-            close(mine[0] if kind == "GPT2Model" else mine, theirs(read).last_hidden_state)
+            states = ours.model(read)
+            close(states[0] if kind == "GPT2Model" else states, theirs(read).last_hidden_state)
 
 
 @pytest.mark.parametrize("form", ["pickled", "in shards", "gamma and beta", "without prefix", "half precision"])
@@ -407,11 +407,11 @@ def test_older_and_other_forms_of_a_checkpoint(form, tmp_path):
         theirs.bert.save_pretrained(tmp_path)
     else:
         save_file({name: weight.half() for name, weight in weights.items()}, tmp_path / "model.safetensors")
-    found, expected = Checkpoint(str(tmp_path)), dict(theirs.named_parameters())
+    checkpoint, expected = Checkpoint(str(tmp_path)), dict(theirs.named_parameters())
     (tmp_path / "tokenizer.json").write_text("{}")
-    assert all(path.is_file() for path in found.files)
-    assert (found.objective is None) == (form == "without prefix")
-    table, norm = found.weights["model.embedding.weight"], found.weights["model.embedding_norm.bias"]
+    assert all(path.is_file() for path in checkpoint.files)
+    assert (checkpoint.objective is None) == (form == "without prefix")
+    table, norm = checkpoint.weights["model.embedding.weight"], checkpoint.weights["model.embedding_norm.bias"]
     allowed = 1e-3 if form == "half precision" else 0.0
     assert table.dtype == torch.float32
     assert (table - expected["bert.embeddings.word_embeddings.weight"]).abs().max() <= allowed
@@ -452,14 +452,14 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("trained", "said"), REFUSED, ids=[said for _, said in REFUSED])
-def test_what_transformers_lacks_is_named(trained, said, tmp_path):
-    with pytest.raises(UsageError, match=said):
+@pytest.mark.parametrize(("trained", "message"), REFUSED, ids=[message for _, message in REFUSED])
+def test_what_transformers_lacks_is_named(trained, message, tmp_path):
+    with pytest.raises(UsageError, match=message):
         exported(trained, bpe() if trained is REFUSED[-1][0] else pieces(), tmp_path / "none")
     assert not (tmp_path / "none").exists()
 
 
-@pytest.mark.parametrize(("name", "changed", "said"), [
+@pytest.mark.parametrize(("name", "changed", "message"), [
     ("GPT2LMHeadModel", {"activation_function": "gelu"}, "=gelu, but GPT-2 is only supported with one"),
     ("GPT2LMHeadModel", {"n_inner": 20}, "n_inner=20, but GPT-2 is only supported with n_inner=64"),
     ("GPT2LMHeadModel", {"layer_norm_epsilon": 1e-6}, "layer_norm_epsilon=1e-06, but"),
@@ -477,11 +477,11 @@ def test_what_transformers_lacks_is_named(trained, said, tmp_path):
     ("T5ForConditionalGeneration", {"num_decoder_layers": 5}, "num_decoder_layers=5, but T5"),
     ("T5ForConditionalGeneration", {"feed_forward_proj": "gated-silu"}, "feed_forward_proj=gated-silu, but T5"),
 ])  # fmt: skip
-def test_what_ours_lack_is_named(name, changed, said, tmp_path):
+def test_what_ours_lack_is_named(name, changed, message, tmp_path):
     made_by_transformers(name, tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | changed))
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         Checkpoint(str(tmp_path)).weights  # noqa: B018
 
 
@@ -497,9 +497,9 @@ def test_broken_folders_are_told_in_one_line(tmp_path, monkeypatch):
     (tmp_path / "model.safetensors").unlink()
     with pytest.raises(UsageError, match="has no weights; it needs one of"):
         Checkpoint(str(tmp_path)).weights  # noqa: B018
-    with pytest.raises(UsageError, match=r"^/none/of/these is not a folder and cannot be downloaded") as told:
+    with pytest.raises(UsageError, match=r"^/none/of/these is not a folder and cannot be downloaded") as refused:
         Checkpoint("/none/of/these")
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(refused.value)
 
 
 def test_a_name_of_the_hub_is_fetched(tmp_path, monkeypatch):
@@ -523,8 +523,8 @@ def test_the_card_is_one_that_the_hub_reads(tmp_path):
     assert {"retable", "gpt2"} <= set(data["tags"])
     (entry,) = data["model-index"]
     assert entry["name"] == "tiny"
-    found = {(r.metric_type, r.metric_value, r.dataset_name, r.dataset_split) for r in card.data.eval_results}
-    assert found == {("perplexity_word", 9.25, "grammar", "test"), ("bits_per_byte", 1.5, "grammar", "test")}
+    listed = {(r.metric_type, r.metric_value, r.dataset_name, r.dataset_split) for r in card.data.eval_results}
+    assert listed == {("perplexity_word", 9.25, "grammar", "test"), ("bits_per_byte", 1.5, "grammar", "test")}
     assert "Of a small grammar." in card.text and "| grammar | test | perplexity_word | 9.25 |" in card.text
     assert ModelCardData(**data).to_dict() == data
 
@@ -547,8 +547,8 @@ def test_the_published_recipes_are_models_that_can_go_either_way():
             model = get_class(cfg._target_)(
                 vocab_size=config.vocab_size, **{k: v for k, v in cfg.items() if k != "_target_"}
             )
-        said, theirs = family.configuration(settings_of(model)), config.to_dict()
-        differ = {key for key, value in said.items() if value != theirs.get(key, value) and "drop" not in key}
+        settings, theirs = family.configuration(settings_of(model)), config.to_dict()
+        differ = {key for key, value in settings.items() if value != theirs.get(key, value) and "drop" not in key}
         assert differ <= {"n_inner"}, name  # null in transformers: four times the width
 
 

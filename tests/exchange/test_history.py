@@ -120,8 +120,8 @@ def test_logits_and_ids_of_each_model_of_the_study_are_equal(place, tmp_path):
         read = its_tokenizer(TEXTS, padding=True, return_tensors="pt")
         assert read.attention_mask.sum(1).tolist() == batch.lengths.tolist()
         assert torch.equal(read.input_ids * read.attention_mask, batch.input_ids * read.attention_mask)
-        expected, found = ours(batch), theirs(**read).logits
-        assert (expected - found).abs().max() < 1e-5 and expected.abs().max() > 0.1
+        expected, logits = ours(batch), theirs(**read).logits
+        assert (expected - logits).abs().max() < 1e-5 and expected.abs().max() > 0.1
         assert theirs.config.id2label == dict(enumerate(task.labels.names))
         long = its_tokenizer([" ".join(LINES * 3)], truncation=True).input_ids
         cut = task.encode(ours.model, tokenizer, [Example((" ".join(LINES * 3),), 0)]).pad([0])
@@ -149,12 +149,12 @@ def test_greedy_text_is_equal(name, tmp_path):
     written = set()
     for text in TEXTS:
         prompt = [tokenizer.boundary, *tokenizer.encode(text)[:4]]
-        ((found,),) = Greedy(7)(model, [prompt], None)
+        ((completion,),) = Greedy(7)(model, [prompt], None)
         read = torch.tensor([prompt])
         settings = {"do_sample": False, "max_new_tokens": 7, "eos_token_id": None}
         its = theirs.generate(read, attention_mask=torch.ones_like(read), **settings)
-        assert its[0, len(prompt) :].tolist() == found.ids
-        written |= {*found.ids}
+        assert its[0, len(prompt) :].tolist() == completion.ids
+        written |= {*completion.ids}
     assert len(written) > 3
 
 

@@ -72,10 +72,10 @@ def check(numbers: range, case: Callable[[int], tuple[str, Callable[[], str]]]) 
     """Run cases, each a description and a function that returns its error. Return how many fail with an error."""
     failed, refused = [], 0
     for number in numbers:
-        said, outcome = case(number)
+        description, outcome = case(number)
         try:
             refused += bool(outcome())
         except Exception as error:
-            failed.append(f"{number}: {said[:400]}: {type(error).__name__}: {str(error)[:600]}")
+            failed.append(f"{number}: {description[:400]}: {type(error).__name__}: {str(error)[:600]}")
     assert not failed, "\n".join(failed)
     return refused

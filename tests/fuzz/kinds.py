@@ -112,12 +112,12 @@ def tokenized(dice: Random, documents: bool = False) -> None:
         totals = write_tokens(
             tokenizer, read_units(text, "document" if documents else "line"), documents, Path("out", split)
         )
-        found = read_tokens(Path("out", f"{split}.bin"), tokenizer.vocab_size)
-        assert len(found) == totals["tokens"] > 0 and int(found.max()) < tokenizer.vocab_size
+        stream = read_tokens(Path("out", f"{split}.bin"), tokenizer.vocab_size)
+        assert len(stream) == totals["tokens"] > 0 and int(stream.max()) < tokenizer.vocab_size
         units = np.load(Path("out", f"{split}.units.npy"))
         assert units.sum(axis=0).tolist() == [totals[name] for name in COUNTED]
-        assert totals["marks"] <= count_unknown(tokenizer, found) <= len(found) and totals["lost"] <= totals["bytes"]
-        assert tokenizer.decode(found.tolist()) is not None
+        assert totals["marks"] <= count_unknown(tokenizer, stream) <= len(stream) and totals["lost"] <= totals["bytes"]
+        assert tokenizer.decode(stream.tolist()) is not None
 
 
 def corpus(dice: Random) -> None:
@@ -175,8 +175,8 @@ def shards(dice: Random) -> None:
     write_tokenized(Path("out"), ".", "train_*.bin", "val_*.bin", "tokenizer.json", 20, 8)
     vocab_size = Tokenizer.load(Path("out/tokenizer.json")).vocab_size
     for split in SPLITS:
-        found = read_tokens(Path("out", f"{split}.bin"), vocab_size)
-        assert len(found) and int(np.max(found)) < vocab_size
+        stream = read_tokens(Path("out", f"{split}.bin"), vocab_size)
+        assert len(stream) and int(np.max(stream)) < vocab_size
     tokenized(dice, documents=True)
 
 
@@ -422,14 +422,14 @@ def tokenizer_file(dice: Random) -> None:
 
 def checkpoint(dice: Random) -> None:
     """Do what `retable import` does with a checkpoint, without the recipe, and what a training from it does."""
-    found = Checkpoint(".")
-    encoded(found.tokenizer)
-    model = build_model({"model": found.model}, found.tokenizer)
-    put_weights(model, found.weights, found.folder, prefix="model.")
+    opened = Checkpoint(".")
+    encoded(opened.tokenizer)
+    model = build_model({"model": opened.model}, opened.tokenizer)
+    put_weights(model, opened.weights, opened.folder, prefix="model.")
     save_weights(model, Path("out/model.safetensors"))
-    assert all(torch.isfinite(weight).all() for weight in found.weights.values())
-    assert all(file.is_file() for file in found.files)
-    assert found.objective is None or settings.resolve(found.objective["_target_"])
+    assert all(torch.isfinite(weight).all() for weight in opened.weights.values())
+    assert all(file.is_file() for file in opened.files)
+    assert opened.objective is None or settings.resolve(opened.objective["_target_"])
 
 
 @cache

@@ -64,7 +64,7 @@ def test_answers_that_the_model_does_not_know(tmp_path):
         Prompted("own", kinds.tokens(), Asked(), "{text} :")(kinds.counted(), tmp_path)
 
 
-@pytest.mark.parametrize(("own", "said"), [
+@pytest.mark.parametrize(("own", "message"), [
     ({"form": {"quotes": True, "delimiter": "||"}}, "form.delimiter="),
     ({"form": {"pattern": "("}}, "form.pattern="),
     ({"form": {"encoding": "nope"}}, "form.encoding="),
@@ -75,14 +75,14 @@ def test_answers_that_the_model_does_not_know(tmp_path):
     *(({"labels": None, "scores": scores}, "scores") for scores in ([5, 1], [1])),
     *(({"files": {"train": train, "validation": 0.5}}, "files.train") for train in (0.5, {"x": 1}, ".")),
 ])  # fmt: skip
-def test_tasks_and_forms_of_files_that_there_are_not(tmp_path, monkeypatch, own, said):
+def test_tasks_and_forms_of_files_that_there_are_not(tmp_path, monkeypatch, own, message):
     monkeypatch.chdir(tmp_path)
     for name, content in kinds.in_splits(kinds.of_rows(*kinds.ROWS, delimiter="\t"), "tsv").items():
         Path(name).write_bytes(content)
-    with pytest.raises(UsageError, match=f"task.{said}"):
+    with pytest.raises(UsageError, match=f"task.{message}"):
         kinds.sentences("tsv", **own)(None)
 
 
 def test_a_message_is_one_short_printable_line():
-    said = str(UsageError("a\nb\x1b[31m\u202e" + "x" * 10_000))
-    assert said.isprintable() and len(said) < 1000 and said.startswith("a b")
+    message = str(UsageError("a\nb\x1b[31m\u202e" + "x" * 10_000))
+    assert message.isprintable() and len(message) < 1000 and message.startswith("a b")

@@ -153,6 +153,6 @@ def test_drawn_settings_are_used_or_refused_in_one_line(numbers, capsys, tmp_pat
 
 def test_what_was_found_before(capsys):
     for case in CASES:
-        stage, *said = case.split()
-        bare = next(command for command in COMMANDS if command[0] == stage and set(command[1:]) <= set(said))
-        assert outcome(bare, [each for each in said if each not in bare], capsys), case
+        stage, *arguments = case.split()
+        bare = next(command for command in COMMANDS if command[0] == stage and set(command[1:]) <= set(arguments))
+        assert outcome(bare, [each for each in arguments if each not in bare], capsys), case

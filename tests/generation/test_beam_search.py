@@ -9,17 +9,17 @@ from retable.generation.sampling import Greedy
 PROMPTS = [[0], [0, 5, 3], [0, 2], [4, 9, 1], [7], [1, 2, 3, 4]]
 
 
-def close(found, expected) -> bool:
+def close(completions, expected) -> bool:
     """Return whether completions are equal, within float32's rounding of their log-probabilities."""
-    return [c.ids for c in found] == [c.ids for c in expected] and np.allclose(
-        [c.log_prob for c in found], [c.log_prob for c in expected], atol=1e-4
+    return [c.ids for c in completions] == [c.ids for c in expected] and np.allclose(
+        [c.log_prob for c in completions], [c.log_prob for c in expected], atol=1e-4
     )
 
 
 def test_one_beam_is_greedy(model, small):
     beams = BeamSearch(num_beams=1, max_new_tokens=8)(model, PROMPTS, small.eos)
     greedy = Greedy(max_new_tokens=8)(model, PROMPTS, small.eos)
-    assert all(close(found, expected) for found, expected in zip(beams, greedy, strict=True))
+    assert all(close(completions, expected) for completions, expected in zip(beams, greedy, strict=True))
 
 
 @pytest.mark.parametrize("length_penalty", [0.0, 0.7, 1.0, -0.5])
@@ -30,11 +30,11 @@ def test_with_beams_enough_for_all_texts_it_is_exact(small, seed, length_penalty
         num_beams=3**4, max_new_tokens=4, length_penalty=length_penalty, early_stopping="never", num_return_sequences=5
     )
     exact = ExactSearch(max_new_tokens=4, length_penalty=length_penalty)(model, prompts, 0)
-    for found, expected in zip(beam(model, prompts, 0), exact, strict=True):
-        assert close(found[:1], expected)
-        scores = [c.log_prob / len(c.ids) ** length_penalty for c in found]
+    for completions, expected in zip(beam(model, prompts, 0), exact, strict=True):
+        assert close(completions[:1], expected)
+        scores = [c.log_prob / len(c.ids) ** length_penalty for c in completions]
         assert scores == sorted(scores, reverse=True)
-        assert len({tuple(c.ids) for c in found}) == 5
+        assert len({tuple(c.ids) for c in completions}) == 5
 
 
 @pytest.mark.parametrize(
@@ -53,8 +53,8 @@ def test_when_a_search_ends(small, early_stopping, expected):
         other=[0.1, 0.9, 0.0],
     )  # fmt: skip
     search = BeamSearch(num_beams=2, max_new_tokens=8, early_stopping=early_stopping, num_return_sequences=2)
-    (found,) = search(model, [[0]], 0)
-    assert [completion.ids for completion in found] == expected
+    (completions,) = search(model, [[0]], 0)
+    assert [completion.ids for completion in completions] == expected
 
 
 class Copying:
@@ -75,8 +75,8 @@ def test_what_beams_share_may_stay_where_it_is(model, small):
     search = BeamSearch(num_beams=3, max_new_tokens=3 * small.max_length, num_return_sequences=3)
     for eos in (small.eos, None):
         expected = search(Copying(model), PROMPTS, eos)
-        for found, copied in zip(search(model, PROMPTS, eos), expected, strict=True):
-            assert close(found, copied)
+        for completions, copied in zip(search(model, PROMPTS, eos), expected, strict=True):
+            assert close(completions, copied)
 
 
 def test_log_probabilities_are_the_models_own(small):

@@ -49,8 +49,8 @@ def test_beams_find_the_likeliest_translation_of_each_source(objective):
 
 
 def test_translations_come_without_the_end_mark(objective):
-    found = translate(objective, SOURCES, Greedy(LONGEST), END)
-    assert all(END not in target and len(target) <= LONGEST for target in found)
+    targets = translate(objective, SOURCES, Greedy(LONGEST), END)
+    assert all(END not in target and len(target) <= LONGEST for target in targets)
     with torch.no_grad():
         objective.head.weight.zero_()
         objective.head.bias.zero_()[END] = 5

@@ -55,8 +55,8 @@ def in_window(length: int, n_prompt: int, window: int | None) -> int:
 def test_tokens_are_those_of_the_equation(small, kind, ends):
     objective = small.trained(kind).eval()
     eos, n = (small.eos, N) if ends else (None, 2 * small.max_length)
-    found = ContrastiveSearch(n, K, ALPHA)(Trained(objective), PROMPTS, eos)
-    for prompt, (completion,) in zip(PROMPTS, found, strict=True):
+    completions = ContrastiveSearch(n, K, ALPHA)(Trained(objective), PROMPTS, eos)
+    for prompt, (completion,) in zip(PROMPTS, completions, strict=True):
 
         @torch.no_grad()
         def hidden_of(text: list[int]) -> torch.Tensor:
@@ -70,7 +70,7 @@ def test_tokens_are_those_of_the_equation(small, kind, ends):
         ids, log_prob = written(hidden_of, log_probs_of, prompt, eos, n)
         assert completion.ids == ids
         assert completion.log_prob == pytest.approx(log_prob, abs=1e-3)
-    assert found != Greedy(n)(Trained(objective), PROMPTS, eos)
+    assert completions != Greedy(n)(Trained(objective), PROMPTS, eos)
 
 
 WRITERS = {
@@ -88,8 +88,8 @@ def test_of_what_reads_first_only_what_is_written_counts(kind):
     for parameter in objective.eval().parameters():
         torch.nn.init.normal_(parameter, std=0.8)
     sources = [[5, 6, 4, END], [7, END], [8, 1, 2, 8, END], [4, END]]
-    found = ContrastiveSearch(6, K, ALPHA)(Conditioned(objective, begins), sources, END)
-    for source, (completion,) in zip(sources, found, strict=True):
+    completions = ContrastiveSearch(6, K, ALPHA)(Conditioned(objective, begins), sources, END)
+    for source, (completion,) in zip(sources, completions, strict=True):
         length = torch.tensor([len(source)])
 
         @torch.no_grad()
@@ -109,9 +109,9 @@ def test_of_what_reads_first_only_what_is_written_counts(kind):
 def test_without_a_penalty_or_a_choice_it_is_greedy(small, top_k, penalty_alpha):
     model = Trained(small.trained("lstm"))
     settings = {"min_length": 6, "repetition_penalty": 1.3}
-    found = ContrastiveSearch(N, top_k, penalty_alpha, **settings)(model, PROMPTS, small.eos)
+    completions = ContrastiveSearch(N, top_k, penalty_alpha, **settings)(model, PROMPTS, small.eos)
     greedy = Greedy(N, **settings)(model, PROMPTS, small.eos)
-    assert [c.ids for (c,) in found] == [c.ids for (c,) in greedy]
+    assert [c.ids for (c,) in completions] == [c.ids for (c,) in greedy]
 
 
 def test_a_completion_does_not_depend_on_its_neighbours_and_streams_the_same(small):
@@ -124,7 +124,7 @@ def test_a_completion_does_not_depend_on_its_neighbours_and_streams_the_same(sma
 
 def test_the_end_is_held_back_where_every_token_is_a_candidate(small):
     objective = small.trained("lstm")
-    found = ContrastiveSearch(5, 13, 0.9, min_new_tokens=5)(Trained(objective), PROMPTS, small.eos)
-    assert all(small.eos not in completion.ids and len(completion.ids) == 5 for (completion,) in found)
+    completions = ContrastiveSearch(5, 13, 0.9, min_new_tokens=5)(Trained(objective), PROMPTS, small.eos)
+    assert all(small.eos not in completion.ids and len(completion.ids) == 5 for (completion,) in completions)
     with pytest.raises(UsageError, match=r"contrastive search compares hidden states.*use another decoding"):
         ContrastiveSearch(3, K, ALPHA)(small.tree(3, 0), [[1]], 0)

@@ -26,8 +26,8 @@ def brute_force(model, prompt: list[int], eos: int | None, longest: int, vocab_s
 def test_equals_the_best_of_all_texts(small, seed, length_penalty, eos):
     counted = small.tree(3, seed)
     prompts = [[1], [2, 1]]
-    found = ExactSearch(max_new_tokens=4, length_penalty=length_penalty)(counted, prompts, eos)
-    for prompt, (completion,) in zip(prompts, found, strict=True):
+    completions = ExactSearch(max_new_tokens=4, length_penalty=length_penalty)(counted, prompts, eos)
+    for prompt, (completion,) in zip(prompts, completions, strict=True):
         ids, log_prob = brute_force(counted.model, prompt, eos, 4, 3, length_penalty)
         assert completion.ids == ids
         assert completion.log_prob == pytest.approx(log_prob, abs=1e-5)

@@ -73,8 +73,8 @@ def exact(model) -> Told:
 
     def probabilities(beginning: tuple[int, ...]) -> np.ndarray:
         goes_on = [text[: len(beginning)] == beginning for text in TEXTS]
-        found = joint[goes_on].sum(axis=0)
-        return found / found.sum() if found.sum() else np.array([0.5, 0.5])
+        of_text = joint[goes_on].sum(axis=0)
+        return of_text / of_text.sum() if of_text.sum() else np.array([0.5, 0.5])
 
     return Told(probabilities)
 
@@ -160,15 +160,15 @@ def discriminator(kind: str, vocab_size: int) -> Discriminator:
 
 
 @torch.no_grad()
-def told(found: Discriminator, text: list[int]) -> torch.Tensor:
+def label_log_probs(judge: Discriminator, text: list[int]) -> torch.Tensor:
     """Return log-probabilities (L,) of the labels, with the text read at once."""
-    return found.objective.head(found.objective.model(torch.tensor([text]))[0][0, -1]).log_softmax(dim=0)
+    return judge.objective.head(judge.objective.model(torch.tensor([text]))[0][0, -1]).log_softmax(dim=0)
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gpt"])
 def test_a_trained_discriminator_reads_on_with_each_candidate(small, kind):
-    objective, found = small.trained("lstm"), discriminator(kind, small.vocab_size)
-    steered = Steered(Trained(objective), found, 1, top_k=5)
+    objective, judge = small.trained("lstm"), discriminator(kind, small.vocab_size)
+    steered = Steered(Trained(objective), judge, 1, top_k=5)
     texts, state, fed = [[0, 5], [0, 9]], steered.start(2), [[0, 5], [0, 9]]
     for token in (3, 7, 1, 1):
         scores, state = steered.extend(torch.tensor(fed), state)
@@ -177,7 +177,7 @@ def test_a_trained_discriminator_reads_on_with_each_candidate(small, kind):
                 logits = objective.head(objective.model(torch.tensor([text]))[0][0, -1])
             for v in range(small.vocab_size):
                 is_asked = v in logits.topk(5).indices
-                expected = (logits[v] + told(found, [*text, v])[1]).item() if is_asked else -torch.inf
+                expected = (logits[v] + label_log_probs(judge, [*text, v])[1]).item() if is_asked else -torch.inf
                 assert row[v].item() == pytest.approx(expected, abs=1e-3)
         fed, texts = [[token], [token + 1]], [[*text, token + i] for i, text in enumerate(texts)]
     rows = torch.tensor([1, 0, 1])
@@ -190,18 +190,18 @@ def test_a_trained_discriminator_reads_on_with_each_candidate(small, kind):
 
 def test_of_a_translator_it_reads_what_is_written():
     torch.manual_seed(0)
-    end, found = 0, discriminator("lstm", 9)
+    end, judge = 0, discriminator("lstm", 9)
     objective = Translation(RNNEncoderDecoder(9, 8, 8, 1, 0.1, attention="bilinear"), 9, 0.0, tie=False, bias=True)
     for parameter in objective.eval().parameters():
         torch.nn.init.normal_(parameter, std=0.8)
-    steered = Steered(Conditioned(objective, end), found, 2, top_k=9)
+    steered = Steered(Conditioned(objective, end), judge, 2, top_k=9)
     scores, state = steered.extend(torch.tensor([[5, 6, 4, end]]), steered.start(1))
     again, _ = steered.extend(torch.tensor([[7]]), state)
     for row, target in ((scores, []), (again, [7])):
         with torch.no_grad():
             hidden = objective.model(torch.tensor([[5, 6, 4, end]]), torch.tensor([4]), torch.tensor([[end, *target]]))
             logits = objective.head(hidden[0, -1])
-        expected = [logits[v] + told(found, [end, *target, v])[2] for v in range(9)]
+        expected = [logits[v] + label_log_probs(judge, [end, *target, v])[2] for v in range(9)]
         torch.testing.assert_close(row[0], torch.stack(expected), atol=1e-4, rtol=1e-4)
 
 
@@ -211,23 +211,23 @@ def test_of_a_translator_only_what_is_written_is_penalised_and_counts_for_its_le
     alone = Conditioned(objective, 0)
     strategy = Greedy(9, repetition_penalty=2.0, min_length=2)
     scores, ids = torch.tensor([[1.0, 2.0, 3.0, 4.0]]), torch.tensor([[3, 3, 3, 0, 1, 2]])[:, : 4 + n_new]
-    found = strategy.constrain(Steered(alone, discriminator("lstm", 4), 0, 4), scores, ids, n_new, 0)
-    assert found.tolist() == strategy.constrain(alone, scores, ids, n_new, 0).tolist()
-    assert found.tolist() == [[-torch.inf, 2.0, 3.0, 4.0] if n_new == 0 else [1.0, 1.0, 1.5, 4.0]]
+    constrained = strategy.constrain(Steered(alone, discriminator("lstm", 4), 0, 4), scores, ids, n_new, 0)
+    assert constrained.tolist() == strategy.constrain(alone, scores, ids, n_new, 0).tolist()
+    assert constrained.tolist() == [[-torch.inf, 2.0, 3.0, 4.0] if n_new == 0 else [1.0, 1.0, 1.5, 4.0]]
 
 
 def test_a_stream_is_the_same_text_and_what_cannot_be_is_refused(small):
-    model, found = Trained(small.trained("lstm")), discriminator("lstm", small.vocab_size)
-    fudge = FUDGE(Sampling(seeded(1), 9), found, "b")
-    drawn = FUDGE(Sampling(seeded(1), 9), found, "b")(model, [[0, 5]], small.eos)[0][0].ids
+    model, judge = Trained(small.trained("lstm")), discriminator("lstm", small.vocab_size)
+    fudge = FUDGE(Sampling(seeded(1), 9), judge, "b")
+    drawn = FUDGE(Sampling(seeded(1), 9), judge, "b")(model, [[0, 5]], small.eos)[0][0].ids
     assert [*fudge.stream(model, [0, 5], small.eos)] == drawn
     with pytest.raises(UsageError, match="BeamSearch cannot return a text token by token"):
-        FUDGE(BeamSearch(2, 9), found, "b").stream(model, [0, 5], small.eos)
-    found = discriminator("lstm", small.vocab_size)
+        FUDGE(BeamSearch(2, 9), judge, "b").stream(model, [0, 5], small.eos)
+    judge = discriminator("lstm", small.vocab_size)
     with pytest.raises(UsageError, match="the discriminator has no label=d; write one of a, b, c"):
-        FUDGE(Greedy(3), found, "d")
+        FUDGE(Greedy(3), judge, "d")
     with pytest.raises(UsageError, match="top_k=0 is out of range"):
-        FUDGE(Greedy(3), found, "a", top_k=0)
-    found.require_tokens("digest")
+        FUDGE(Greedy(3), judge, "a", top_k=0)
+    judge.require_tokens("digest")
     with pytest.raises(UsageError, match="outputs/from_scratch/c/d-1 has a different tokenizer from the language"):
-        found.require_tokens("other")
+        judge.require_tokens("other")

@@ -15,7 +15,7 @@ BEAMS = partial(BeamSearch, num_beams=3, max_new_tokens=3)
 CONTRASTIVE = partial(ContrastiveSearch, max_new_tokens=3, top_k=2, penalty_alpha=0.5)
 
 
-@pytest.mark.parametrize(("strategy", "settings", "said"), [
+@pytest.mark.parametrize(("strategy", "settings", "message"), [
     (SAMPLING, {"temperature": 0.0}, "temperature=0.0 is out of range; write temperature=1.0, or take decoding=greedy"),
     (SAMPLING, {"top_k": -1}, "top_k=-1 is out of range"),
     (SAMPLING, {"top_p": 0.0}, "top_p=0.0 is out of range"),
@@ -33,6 +33,6 @@ CONTRASTIVE = partial(ContrastiveSearch, max_new_tokens=3, top_k=2, penalty_alph
     (CONTRASTIVE, {"top_k": 0}, "top_k=0 is out of range"),
     (CONTRASTIVE, {"penalty_alpha": 1.1}, "penalty_alpha=1.1 is out of range"),
 ])  # fmt: skip
-def test_settings_that_cannot_be(strategy, settings, said):
-    with pytest.raises(UsageError, match=said):
+def test_settings_that_cannot_be(strategy, settings, message):
+    with pytest.raises(UsageError, match=message):
         strategy(**settings)

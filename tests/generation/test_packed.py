@@ -21,9 +21,9 @@ def test_scores_are_the_same(rows):
     assert sum(isinstance(layer, PackedLinear) for layer in made.modules()) == 9  # four in each block, and the softmax
     ids = torch.randint(V, (rows, T))
     with torch.inference_mode():
-        (expected, _), (found, _) = (each.next_log_prob(ids, None) for each in (objective, made))
+        (expected, _), (actual, _) = (each.next_log_prob(ids, None) for each in (objective, made))
         torch.testing.assert_close(made.head(made.model(ids)[0]), objective.head(objective.model(ids)[0]))
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(actual, expected)
 
 
 def test_weights_are_shared_and_what_cannot_be_packed_is_left_as_it_is():

@@ -14,8 +14,8 @@ PROBABILITIES = np.array([0.05, 0.4, 0.02, 0.25, 0.08, 0.2])
 
 
 def test_greedy_takes_the_likeliest_of_a_text_read_anew_each_time(model, from_scratch, small):
-    found = Greedy(max_new_tokens=8)(model, PROMPTS, None)
-    for prompt, (completion,) in zip(PROMPTS, found, strict=True):
+    completions = Greedy(max_new_tokens=8)(model, PROMPTS, None)
+    for prompt, (completion,) in zip(PROMPTS, completions, strict=True):
         text, log_prob = list(prompt), 0.0
         for _ in range(8):
             expected = from_scratch(text)

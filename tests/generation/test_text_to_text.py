@@ -39,14 +39,14 @@ def test_as_transformers(kind, num_beams):
     trained = objective(kind)
     theirs = transformers_t5(trained.model, kind, trained.head.weight)
     strategy = Greedy(max_new_tokens=N) if num_beams == 1 else BeamSearch(num_beams, N, num_return_sequences=2)
-    found = ids(strategy(Conditioned(trained, START), PROMPTS, EOS))
-    for prompt, answers in zip(PROMPTS, found, strict=True):
+    completions = ids(strategy(Conditioned(trained, START), PROMPTS, EOS))
+    for prompt, answers in zip(PROMPTS, completions, strict=True):
         n_best = len(answers)
         texts = theirs.generate(
             torch.tensor([prompt]), max_new_tokens=N, do_sample=False, num_beams=num_beams, num_return_sequences=n_best
         )[:, 1:].tolist()
         assert answers == [text[: text.index(EOS) + 1] if EOS in text else text for text in texts]
-    assert len({tuple(answers[0]) for answers in found}) > 1
+    assert len({tuple(answers[0]) for answers in completions}) > 1
 
 
 def test_a_prefix_lm_goes_on_from_its_prompt():
@@ -56,12 +56,12 @@ def test_a_prefix_lm_goes_on_from_its_prompt():
         for parameter in trained.parameters():
             torch.nn.init.normal_(parameter, std=0.5)
     model = next_token(PretrainedObjective(trained, lambda split: None))
-    found = Greedy(max_new_tokens=N)(model, PROMPTS, EOS)
-    for prompt, (answer,) in zip(PROMPTS, found, strict=True):
+    completions = Greedy(max_new_tokens=N)(model, PROMPTS, EOS)
+    for prompt, (answer,) in zip(PROMPTS, completions, strict=True):
         text: list[int] = []
         while len(text) < N and EOS not in text:
             with torch.no_grad():
                 hidden, _ = trained.model(torch.tensor([[*prompt, START, *text]]), prefix=torch.tensor([len(prompt)]))
             text.append(int(trained.scores(hidden[:, -1])[0].argmax()))
         assert answer.ids == text
-    assert len({tuple(answer.ids) for (answer,) in found}) > 1
+    assert len({tuple(answer.ids) for (answer,) in completions}) > 1

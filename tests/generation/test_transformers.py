@@ -58,9 +58,9 @@ def ids(completions) -> list[list[list[int]]]:
     ids=str,
 )
 def test_greedy(ours, theirs, settings):
-    found = ids(Greedy(max_new_tokens=N, **settings)(ours, PROMPTS, EOS))
-    assert found == generate(theirs, **settings)
-    assert min(len(text) for (text,) in found) < N
+    completions = ids(Greedy(max_new_tokens=N, **settings)(ours, PROMPTS, EOS))
+    assert completions == generate(theirs, **settings)
+    assert min(len(text) for (text,) in completions) < N
 
 
 ENDS = [(ends, penalty, {}) for ends in (True, False, "never") for penalty in (1.0, 0.0, 2.0, -1.0)]
@@ -71,8 +71,8 @@ ENDS += [(False, 2.0, {"repetition_penalty": 1.3}), ("never", 1.0, {"min_length"
 def test_beam_search(ours, theirs, early_stopping, length_penalty, more):
     settings = {"num_beams": 4, "num_return_sequences": 3, "early_stopping": early_stopping}
     settings |= {"length_penalty": length_penalty} | more
-    found = ids(BeamSearch(max_new_tokens=N, **settings)(ours, PROMPTS, EOS))
-    assert found == generate(theirs, **settings)
+    completions = ids(BeamSearch(max_new_tokens=N, **settings)(ours, PROMPTS, EOS))
+    assert completions == generate(theirs, **settings)
 
 
 def test_beam_search_without_an_end_mark(ours, theirs):

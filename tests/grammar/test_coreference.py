@@ -32,11 +32,11 @@ def words_of(document: Document) -> list[str]:
 
 def places_of(names: set[str], document: Document) -> list[list[tuple[int, int]]]:
     """Return the places at which each of the existing names occurs."""
-    said = defaultdict(list)
+    places = defaultdict(list)
     for i, word in enumerate(words_of(document)):
         if word in names:
-            said[word].append((i, i + 1))
-    return list(said.values())
+            places[word].append((i, i + 1))
+    return list(places.values())
 
 
 def test_clusters_are_in_order_and_phrases_reach_from_their_first_word_to_their_noun(splits, grammar):
@@ -56,15 +56,15 @@ def test_clusters_are_in_order_and_phrases_reach_from_their_first_word_to_their_
 
 
 def test_every_name_that_is_said_again_is_one(splits, names):
-    found = 0
+    n_repeated = 0
     for document in splits["train"]:
         for mentions in places_of(names, document):
             own = [cluster for cluster in document.clusters if set(cluster) & set(mentions)]
             if len(mentions) > 1:
-                found += 1
+                n_repeated += 1
                 assert len(own) == 1
             assert not own or set(mentions) <= set(own[0])
-    assert found > 50
+    assert n_repeated > 50
 
 
 def test_every_pronoun_is_in_a_cluster_and_agrees_with_it(splits, names, grammar):

@@ -75,7 +75,7 @@ def test_the_posterior_by_enumeration(grammar, monkeypatch):
     n_before = len(given.beginning)
     starts = starts_after_sentences(grammar)[n_before]
 
-    def told(sentences, start):
+    def posterior_of(sentences, start):
         def part(discourse):
             discourse.antecedent, discourse.tense = start
             for _ in sentences:
@@ -83,13 +83,13 @@ def test_the_posterior_by_enumeration(grammar, monkeypatch):
 
         return np.exp(grammar.log_joint(tokens(sentences), part)) * N_LATENTS  # joint with each latent class
 
-    wrong = [sum(told([ending], start).mean() for start in starts) / len(starts) for ending in given.endings]
+    wrong = [sum(posterior_of([ending], start).mean() for start in starts) / len(starts) for ending in given.endings]
     joint = []
     for place, ending in enumerate(given.endings):
-        right = told([*given.beginning, ending], (None, "open")).mean()
+        right = posterior_of([*given.beginning, ending], (None, "open")).mean()
         joint.append(right * np.prod(np.delete(wrong, place)))
-    found = language.log_posterior(given.beginning, given.endings)
-    np.testing.assert_allclose(np.exp(found), np.array(joint) / sum(joint), rtol=1e-9)
+    log_posterior = language.log_posterior(given.beginning, given.endings)
+    np.testing.assert_allclose(np.exp(log_posterior), np.array(joint) / sum(joint), rtol=1e-9)
 
 
 def test_what_cannot_be_wrong_is_right(grammar, monkeypatch):

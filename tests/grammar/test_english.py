@@ -93,12 +93,12 @@ def test_no_cruel_words():
 def test_no_nation_is_called_good_or_bad(english: Grammar):
     demonyms = {nation.demonym for nation in english.lexicon.nations}
     polarity = {each.word: each.polarity for each in english.lexicon.adjectives}
-    found = 0
+    n_demonyms = 0
     for document in islice(english.documents(1, "nations"), 200):
         for word, after in pairwise(word for sentence in document for word in sentence.split()):
-            found += word in demonyms
+            n_demonyms += word in demonyms
             assert not (word in demonyms and polarity.get(after)) and not (after in demonyms and polarity.get(word))
-    assert found > 20
+    assert n_demonyms > 20
 
 
 def test_no_sentence_has_a_word_twice(grammar: Grammar, lexicon_name: str):
@@ -117,10 +117,10 @@ def test_no_sentence_has_a_word_twice(grammar: Grammar, lexicon_name: str):
                 before = words[3 : words.index(words[2], 4)]
                 n_speakers += words[2] in before
                 words = [*words[:2], *words[3:]]
-            found = [id(lexemes[word]) for word in words if word in lexemes]
+            ids = [id(lexemes[word]) for word in words if word in lexemes]
             nations = sum(word in tables.nation_of for word in words[:6]) == 2 and words[1] == ","  # an apposition
-            n_words += len(found)
-            n_again += len(found) - len(set(found)) - nations
+            n_words += len(ids)
+            n_again += len(ids) - len(set(ids)) - nations
     assert n_words > 5000 and n_speakers == 0
     assert n_again / n_words < 0.005 if lexicon_name == "english" else n_again / n_words > 0.02
 
@@ -130,15 +130,15 @@ def test_a_document_keeps_to_its_tense(english: Grammar):
     for verbs in english.lexicon.verbs.values():
         past |= {verb.past for verb in verbs if verb.past != verb.participle}
         present |= {verb.singular for verb in verbs}
-    found = Counter[tuple[bool, bool]]()
+    tenses = Counter[tuple[bool, bool]]()
     for document in islice(english.documents(1, "tenses"), 300):
-        told = [sentence.split() for sentence in document]
-        told = [words for words in told if words[0] not in ("yesterday", "nowadays")]
-        told = [words for words in told if words[1] not in ("is", "has") or words[0] not in english.tables.nation_of]
-        words = {word for words in told for word in words}
+        rows = [sentence.split() for sentence in document]
+        rows = [words for words in rows if words[0] not in ("yesterday", "nowadays")]
+        rows = [words for words in rows if words[1] not in ("is", "has") or words[0] not in english.tables.nation_of]
+        words = {word for words in rows for word in words}
         assert not (words & past and words & present), document
-        found[bool(words & past), bool(words & present)] += 1
-    assert min(found[True, False], found[False, True]) > 80
+        tenses[bool(words & past), bool(words & present)] += 1
+    assert min(tenses[True, False], tenses[False, True]) > 80
 
 
 def test_words_that_are_drawn_again_are_a_proper_distribution():
@@ -277,7 +277,7 @@ class Enumerator:
 ])  # fmt: skip
 def test_all_noun_phrases_of_a_cut_down_grammar_by_brute_force(name, kind: str):
     """Each string has one derivation, with the scorer's probability; together the strings have probability 1."""
-    grammar, found = Grammar(0.001, name), dict[str, np.ndarray]()
+    grammar, by_text = Grammar(0.001, name), dict[str, np.ndarray]()
 
     def phrase(discourse: Discourse) -> None:
         discourse.noun_phrase(kind, "singular", simple=True)
@@ -287,11 +287,11 @@ def test_all_noun_phrases_of_a_cut_down_grammar_by_brute_force(name, kind: str):
         enumerator = Enumerator(taken)
         phrase(Discourse(grammar.tables, enumerator))
         text = " ".join(enumerator.tokens)
-        assert text not in found or not found[text].any() or not enumerator.probability.any()
-        found[text] = found.get(text, 0) + enumerator.probability
+        assert text not in by_text or not by_text[text].any() or not enumerator.probability.any()
+        by_text[text] = by_text.get(text, 0) + enumerator.probability
         taken = enumerator.after()
-    assert len(found) > 50
-    np.testing.assert_allclose(sum(found.values()), 1, rtol=1e-9)
-    for text, probability in islice(found.items(), 0, None, 1 + len(found) // 100):
+    assert len(by_text) > 50
+    np.testing.assert_allclose(sum(by_text.values()), 1, rtol=1e-9)
+    for text, probability in islice(by_text.items(), 0, None, 1 + len(by_text) // 100):
         joint = np.exp(grammar.log_joint(text.split(), phrase))
         np.testing.assert_allclose(joint * N_LATENTS, probability, rtol=1e-9)

@@ -24,7 +24,7 @@ def test_base_forms_are_infinitives_behind_an_auxiliary(sentences, grammar):
     tags = word_tags(grammar.lexicon)
     assert set(tags) == set(grammar.vocabulary)
     openers = {word for name in ("do", "can", "will", "may") for word in AUXILIARIES[name]}
-    found = Counter()
+    counts = Counter()
     for each in sentences:
         for i, (word, tag) in enumerate(zip(each.words, each.labels["part_of_speech"], strict=True)):
             if tag != tags[word]:
@@ -34,9 +34,9 @@ def test_base_forms_are_infinitives_behind_an_auxiliary(sentences, grammar):
             if tags[word] == "VBP" and word in grammar.tables.verb_of:
                 before = [other for other in each.words[:i] if other != "not"]
                 direct = bool(before) and before[-1] in openers
-                found[tag, direct or each.words[-1] == "?"] += 1
-    assert found["VB", True] > 20 and found["VBP", False] > 20
-    assert found["VB", False] == 0
+                counts[tag, direct or each.words[-1] == "?"] += 1
+    assert counts["VB", True] > 20 and counts["VBP", False] > 20
+    assert counts["VB", False] == 0
 
 
 def test_the_number_is_the_subjects_where_the_verb_does_not_show_it(sentences, grammar):

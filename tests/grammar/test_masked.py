@@ -52,9 +52,9 @@ def test_two_hidden_words_by_enumeration(grammar: Grammar, masked: MaskedWords, 
     """Nouns of two sentences: sampled posteriors are compared with the sum over all pairs."""
     nouns = grammar.tables.noun_of
     text, a, b = next(
-        (text, found[0], found[-1])
+        (text, nouns_at[0], nouns_at[-1])
         for text in texts
-        if len(text) < 60 and len(found := [i for i, word in enumerate(text) if word in nouns]) > 3
+        if len(text) < 60 and len(nouns_at := [i for i, word in enumerate(text) if word in nouns]) > 3
     )
     options = [list(masked.posterior(text, place)) for place in (a, b)]
 
@@ -63,8 +63,8 @@ def test_two_hidden_words_by_enumeration(grammar: Grammar, masked: MaskedWords, 
 
     joint = softmax([[score(first, second) for second in options[1]] for first in options[0]])
     assert 40 < joint.size < 8000
-    found = masked.posteriors(text, [a, b], sweeps=10, uniform=uniforms(7, "gibbs", 0))
-    for axis, estimate in enumerate(found):
+    nouns_at = masked.posteriors(text, [a, b], sweeps=10, uniform=uniforms(7, "gibbs", 0))
+    for axis, estimate in enumerate(nouns_at):
         exact = dict(zip(options[axis], joint.sum(axis=1 - axis), strict=True))
         assert sum(estimate.values()) == pytest.approx(1)
         assert sum(abs(estimate.get(word, 0) - p) for word, p in exact.items()) / 2 < 0.1  # total variation
@@ -90,12 +90,12 @@ def test_refilling_keeps_the_distribution_and_changes_structures(grammar, masked
     assert np.mean(np.array(gains) != 0) > 0.2 and any(classes)
 
 
-def tables_of(found) -> list[Table]:
+def tables_of(value) -> list[Table]:
     """Return all tables in an object, which may be a dictionary or a list."""
-    if isinstance(found, Table):
-        return [found]
-    if isinstance(found, dict | list):
-        return [table for each in (found.values() if isinstance(found, dict) else found) for table in tables_of(each)]
+    if isinstance(value, Table):
+        return [value]
+    if isinstance(value, dict | list):
+        return [table for each in (value.values() if isinstance(value, dict) else value) for table in tables_of(each)]
     return []
 
 

@@ -26,13 +26,13 @@ def mood_of_document(grammar: Language, document: list[str]) -> float:
 
 def test_the_words_of_a_document_tell_its_posterior_mood(grammar, polarity):
     """Checked sentence by sentence, so no word is missing or has the wrong sentiment."""
-    told = {"positive": 0, "negative": 0, "neutral": 0}
+    counts = {"positive": 0, "negative": 0, "neutral": 0}
     for document in islice(grammar.documents(3, "polarity"), 400):
         total = mood_of_document(grammar, document)
         label = "neutral" if abs(total) < 1e-6 else MOODS[int(total > 0)]
         assert polarity(" ".join(document)) == label
-        told[label] += 1
-    assert min(told.values()) > 20
+        counts[label] += 1
+    assert min(counts.values()) > 20
 
 
 def test_what_stands_behind_not_is_its_opposite(grammar, polarity):

@@ -34,10 +34,10 @@ def test_a_passage_settles_its_questions(splits):
     for each in splits["train"]:
         for text, start in each.answers:
             assert f" {each.context} "[start : start + len(text) + 2] == f" {text} "
-        first, *said, last = each.question.split(" ")
+        first, *terms, last = each.question.split(" ")
         assert (first in ("who", "which", "when"), last) == (True, "?")
         words = iter(each.context.split(" "))
-        assert [word for word in said if word in words] == said, each.question  # each occurs after the one before
+        assert [word for word in terms if word in words] == terms, each.question  # each occurs after the one before
         for sentence in re.findall(r"(?:^|(?<= \. ))(?:\w+ ){4,5}\.", each.context):
             subject, *rest = sentence[:-2].split(" ")
             if each.question == f"who {' '.join(rest)} ?":

@@ -70,8 +70,8 @@ def test_every_verb_has_its_proposition(grammar, sentences):
 
 def test_the_words_of_a_sentence_settle_its_roles(grammar, sentences):
     for each in sentences[:250]:
-        found = list(readings(grammar, each[0].words))
-        assert found and all(told == each for told in found), " ".join(each[0].words)
+        parses = list(readings(grammar, each[0].words))
+        assert parses and all(parse == each for parse in parses), " ".join(each[0].words)
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +185,7 @@ def parsed(bracketed, words):
 @pytest.mark.parametrize("bracketed", WORKED, ids=lambda lines: lines[0].translate(str.maketrans("", "", "[]")))
 def test_worked_examples(bracketed, grammar, words):
     expected = [parsed(line, words) for line in bracketed]
-    found = list(readings(grammar, expected[0][0]))
-    assert found
-    for told in found:
-        assert [(each.words, each.tags) for each in told] == expected
+    parses = list(readings(grammar, expected[0][0]))
+    assert parses
+    for parse in parses:
+        assert [(each.words, each.tags) for each in parse] == expected

@@ -46,18 +46,18 @@ def test_english_has_homonyms():
     lexicon = make_lexicon(1.0, "english")
     n = len(lexicon.homonyms)
     senses = shared_spellings(lexicon, n)
-    found = defaultdict(set)
+    names_of = defaultdict(set)
     for form, sense in senses.items():
-        found[sense.spelling].add(sense.name)
+        names_of[sense.spelling].add(sense.name)
         assert lexicon.article(form) == lexicon.article(sense.spelling), form
-    assert len(found) == 2 * n and all(len(names) == 2 for names in found.values())
-    assert not lexicon.words() & set(found)
+    assert len(names_of) == 2 * n and all(len(names) == 2 for names in names_of.values())
+    assert not lexicon.words() & set(names_of)
     topics = ("home", "kitchen", "school", "farm", "town", "hospital", "road", "stage")
     known = {"bat": ("animal-farm", "thing-stage"), "bats": ("animal-farm", "thing-stage")}
     known |= {"spring": ("event-farm", "thing-home"), "coaches": ("person-school", "vehicle-road")}
     for word, names in known.items():
         pairs = [name.split("-") for name in names]
-        assert found[word] == {f"{kind}-{topics.index(topic)}" for kind, topic in pairs}
+        assert names_of[word] == {f"{kind}-{topics.index(topic)}" for kind, topic in pairs}
     with pytest.raises(UsageError, match=rf"^ambiguous={n + 1} exceeds the lexicon's {n} noun pairs; lower ambiguous"):
         shared_spellings(lexicon, n + 1)
     least = make_lexicon(0.1, "english")  # the lexicon of corpus=english_senses has 12
@@ -90,8 +90,8 @@ def test_senses_are_listed_where_they_stand(folder: Path, lexicon: Lexicon):
     assert list(rows[0]) == ["word", "sentence", "position", "sense"]
     spellings = {sense.spelling for sense in shared_spellings(lexicon, 12).values()}
     assert len(rows) == sum(word in spellings for word in text.split())
-    found = defaultdict(set)
+    senses_of = defaultdict(set)
     for row in rows:
         assert row["sentence"].split()[int(row["position"])] == row["word"] in spellings
-        found[row["word"]].add(row["sense"])
-    assert max(map(len, found.values())) == 2 and sum(len(senses) == 2 for senses in found.values()) > 12
+        senses_of[row["word"]].add(row["sense"])
+    assert max(map(len, senses_of.values())) == 2 and sum(len(senses) == 2 for senses in senses_of.values()) > 12

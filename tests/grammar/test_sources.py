@@ -23,20 +23,20 @@ SCALE, SPLITS = 0.1, ("train", "validation", "test")
 
 
 def documents(seed: int, split: str, words: int, lexicon: Words) -> list[str]:
-    found = GrammarDocuments(seed, dict.fromkeys(SPLITS, words), SCALE, lexicon).splits()[split]
-    assert [each.name for each in found] == [f"{split}/{i}" for i in range(len(found))]
-    return [" ".join(sentence) for sentence in chain.from_iterable(each.sentences for each in found)]
+    split_documents = GrammarDocuments(seed, dict.fromkeys(SPLITS, words), SCALE, lexicon).splits()[split]
+    assert [each.name for each in split_documents] == [f"{split}/{i}" for i in range(len(split_documents))]
+    return [" ".join(sentence) for sentence in chain.from_iterable(each.sentences for each in split_documents)]
 
 
 def labels(seed: int, split: str, words: int, lexicon: Words) -> list[str]:
-    found = GrammarLabels(seed, {split: words}, SCALE, lexicon).sentences(split)
-    assert all(len(row) == len(each.words) for each in found for row in each.labels.values())
-    return [" ".join(each.words) for each in found]
+    labelled = GrammarLabels(seed, {split: words}, SCALE, lexicon).sentences(split)
+    assert all(len(row) == len(each.words) for each in labelled for row in each.labels.values())
+    return [" ".join(each.words) for each in labelled]
 
 
 def roles(seed: int, split: str, words: int, lexicon: Words) -> list[str]:
-    found = GrammarRoles(seed, dict.fromkeys(SPLITS, words), SCALE, lexicon).splits()[split]
-    return [" ".join(next(same).words) for _, same in groupby(found, key=lambda each: id(each.words))]
+    propositions = GrammarRoles(seed, dict.fromkeys(SPLITS, words), SCALE, lexicon).splits()[split]
+    return [" ".join(next(same).words) for _, same in groupby(propositions, key=lambda each: id(each.words))]
 
 
 def subjects(seed: int, split: str, words: int, lexicon: Words) -> list[str]:

@@ -37,9 +37,9 @@ def test_a_verb_agrees_with_its_subject(grammar, sentences):
     for each in sentences:
         for verb, head in each.subjects.items():
             assert 0 <= head < verb
-            told, fitting = number[each.words[head]], numbers_of(each.words[verb], grammar.tables.verb_of)
-            assert told in fitting, (" ".join(each.words), each.words[verb])
-            shown[told, len(fitting)] += 1
+            expected, fitting = number[each.words[head]], numbers_of(each.words[verb], grammar.tables.verb_of)
+            assert expected in fitting, (" ".join(each.words), each.words[verb])
+            shown[expected, len(fitting)] += 1
             distances[verb - head] += 1
     assert len(shown) == 4 and min(shown.values()) > 20
     assert distances[1] > 200 and sum(distances.values()) - distances[1] > 200
@@ -47,21 +47,21 @@ def test_a_verb_agrees_with_its_subject(grammar, sentences):
 
 def test_subjects_in_sentences_of_each_kind(grammar, sentences):
     nations = {word for nation in grammar.lexicon.nations for word in (nation.country, nation.capital)}
-    found = Counter()
+    counts = Counter()
     for each in sentences:
         words = each.words
         if words[0] in PRONOUNS.values():
             assert 0 in each.subjects.values()
-            found["pronoun"] += 1
+            counts["pronoun"] += 1
         if words[:2] == ["as", "for"]:
             clause = words.index("that")
             assert each.subjects and words[clause + 1] == words[2]
             assert 2 not in each.subjects.values() and clause + 1 in each.subjects.values()
-            found["topic"] += 1
+            counts["topic"] += 1
         if words[0] in nations and words[1] == ",":
             assert 0 in each.subjects.values()
-            found["apposition"] += 1
+            counts["apposition"] += 1
         if words[0] == "both":  # two nouns are not a subject with one head
             assert 2 not in each.subjects.values()
-            found["both"] += 1
-    assert set(found) == {"pronoun", "topic", "apposition", "both"}
+            counts["both"] += 1
+    assert set(counts) == {"pronoun", "topic", "apposition", "both"}

@@ -18,13 +18,13 @@ def splits(lexicon_name):
 
 def test_documents_are_the_languages_and_a_summary_is_all_that_it_tells_as_an_opinion(splits, grammar):
     """The scorer can read a sentence as an opinion or not. Sentences are found again in the sequence of words."""
-    for each, found in zip(splits["test"], in_sentences(splits["test"]), strict=True):
+    for each, summarised in zip(splits["test"], in_sentences(splits["test"]), strict=True):
         document = each.text.split("\n")
         (again,) = in_sentences([each._replace(text=each.text.replace("\n", " "))])
-        assert found.text == document == again.text
+        assert summarised.text == document == again.text
         assert np.isfinite(grammar.log_probability(document))
-        told = [np.isfinite(grammar.log_joint(s.split(" "), Discourse.opinion_sentence)).any() for s in document]
-        assert each.summary.split("\n") == [s for s, is_told in zip(document, told, strict=True) if is_told]
+        opinions = [np.isfinite(grammar.log_joint(s.split(" "), Discourse.opinion_sentence)).any() for s in document]
+        assert each.summary.split("\n") == [s for s, is_told in zip(document, opinions, strict=True) if is_told]
 
 
 def test_a_summary_can_stand_alone_and_tells_the_mood(splits, grammar):

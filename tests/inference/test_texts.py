@@ -84,20 +84,20 @@ def test_a_long_text_is_cut_and_counted_and_others_are_as_they_were(name, poolin
     for limit in (None, 6):
         if longest := limit or reads:
             n_cut = sum(len(text.split()) + n_marks > longest for text in texts)
-            with pytest.warns(UsageWarning, match=rf"^{n_cut} of 4 texts have more tokens") as told:
-                found = system.encode(texts, pooling, max_length=limit)
-            (one,) = told
+            with pytest.warns(UsageWarning, match=rf"^{n_cut} of 4 texts have more tokens") as warned:
+                vectors = system.encode(texts, pooling, max_length=limit)
+            (one,) = warned
             assert str(one.message).endswith(f"more tokens than max_length={longest}, and were cut at the end")
             assert one.filename == __file__
             cut = [" ".join(text.split()[: longest - n_marks]) for text in texts]
         else:
-            found, cut = system.encode(texts, pooling), texts
+            vectors, cut = system.encode(texts, pooling), texts
         with warnings.catch_warnings(action="error"):
             expected = system.encode(cut, pooling)
-        for ours, theirs in zip(found, expected, strict=True):
+        for ours, theirs in zip(vectors, expected, strict=True):
             np.testing.assert_allclose(ours, theirs, atol=1e-6)
         if pooling is None and longest:
-            assert [row.shape[1] for row in found] == [min(len(text.split()) + n_marks, longest) for text in texts]
+            assert [row.shape[1] for row in vectors] == [min(len(text.split()) + n_marks, longest) for text in texts]
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
@@ -119,14 +119,14 @@ def test_a_served_encoder_and_a_task_cut_and_count_too(classifier, tmp_path):
     for ask in (classifier.classify, classifier.probabilities):
         with pytest.warns(UsageWarning, match="^1 of 2 texts have more tokens than the model's max_length=8, and were"):
             ask(["a cat", LONG])
-        with pytest.warns(UsageWarning) as told:
+        with pytest.warns(UsageWarning) as warned:
             ask("the zebra")
-        assert [(str(each.message), each.filename) for each in told] == [(UNKNOWN, __file__)]
+        assert [(str(each.message), each.filename) for each in warned] == [(UNKNOWN, __file__)]
     (tmp_path / "bert").mkdir()
     bert = language("bert", tmp_path / "bert")
     with pytest.warns(UsageWarning, match="^1 of 2 texts have more tokens than max_length=8"):
-        found = answers(bert, pd.DataFrame({"text": ["a cat", LONG]}))
-    assert len(found) == 2 and len(found["vector"][1]) == 8
+        answered = answers(bert, pd.DataFrame({"text": ["a cat", LONG]}))
+    assert len(answered) == 2 and len(answered["vector"][1]) == 8
 
 
 UNKNOWN = "unknown to the tokenizer, read as <unk>: zebra"
@@ -152,10 +152,10 @@ def test_every_method_of_a_language_model_is_asked(tmp_path):
 @pytest.mark.parametrize("name", ASKED)
 def test_unknown_words_are_named_once_for_each_method(name, tmp_path):
     system = language("gpt", tmp_path)
-    with pytest.warns(UsageWarning) as told:
+    with pytest.warns(UsageWarning) as warned:
         ASKED[name](system)
-    assert [str(each.message) for each in told] == [UNKNOWN]
-    assert told[0].filename == __file__
+    assert [str(each.message) for each in warned] == [UNKNOWN]
+    assert warned[0].filename == __file__
 
 
 def test_known_words_and_marks_are_not_named_and_many_words_are_counted(tmp_path, recwarn):
@@ -208,8 +208,8 @@ def test_a_text_is_read_as_its_file_by_every_method(form, end, classifier, tmp_p
     system = Language(folder, NeuralLM(objective, Carried(1), characters.boundary))
     with warnings.catch_warnings(action="ignore"):
         for name, expected in (before := same_in(system, TEXT + end)).items():
-            found = same_in(system, form(TEXT + end))[name]
-            assert repr(found) == repr(expected), name
+            result = same_in(system, form(TEXT + end))[name]
+            assert repr(result) == repr(expected), name
         assert {name.partition(",")[0] for name in before} | {"perplexity", "generate"} == {*system.can, "likelihood"}
         assert np.array_equal(classifier.probabilities(form(TEXT)), classifier.probabilities(TEXT))
 
@@ -222,7 +222,7 @@ WRITING = {
 }
 
 
-@pytest.mark.parametrize(("settings", "said"), [
+@pytest.mark.parametrize(("settings", "message"), [
     ({"do_sample": True}, 'strategy="greedy" has no setting do_sample; write strategy="sample" or one of max_new_'),
     ({"top_p": 0.5}, 'strategy="greedy" has no setting top_p; write strategy="sample" or one of max_new_tokens, '),
     ({"num_beams": 2}, 'strategy="greedy" has no setting num_beams; write strategy="beam" or one of '),
@@ -236,10 +236,10 @@ WRITING = {
     ({"max_new_tokens": "x"}, "max_new_tokens=x should be"),
 ])  # fmt: skip
 @pytest.mark.parametrize("name", ["continue_", "stream"])
-def test_a_setting_that_does_not_exist_is_named_with_those_that_do(name, settings, said, tmp_path):
+def test_a_setting_that_does_not_exist_is_named_with_those_that_do(name, settings, message, tmp_path):
     with pytest.raises(UsageError) as refused:
         WRITING[name](language("gpt", tmp_path), **settings)
-    assert str(refused.value).startswith(said)
+    assert str(refused.value).startswith(message)
 
 
 @pytest.mark.parametrize("name", WRITING)

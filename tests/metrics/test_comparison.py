@@ -34,40 +34,40 @@ def drawn():
 
 def test_one_run_a_side_is_the_paired_t_test(drawn):
     own, its = drawn[0][:1], drawn[1][:1]
-    found, expected = compared(own, its), stats.ttest_rel(own[0], its[0])
-    assert found.p == pytest.approx(expected.pvalue)
-    assert [found.low, found.high] == pytest.approx([*expected.confidence_interval(0.95)])
-    assert not found.over_seeds and found.seeds_needed is None
-    assert found.verdict() == "undecided on these test texts, one seed" and found.p > 0.05
+    comparison, expected = compared(own, its), stats.ttest_rel(own[0], its[0])
+    assert comparison.p == pytest.approx(expected.pvalue)
+    assert [comparison.low, comparison.high] == pytest.approx([*expected.confidence_interval(0.95)])
+    assert not comparison.over_seeds and comparison.seeds_needed is None
+    assert comparison.verdict() == "undecided on these test texts, one seed" and comparison.p > 0.05
     assert compared(own + 1, its).verdict() == "better on these test texts, one seed"
     assert compared(own + 1, its, "lowest").verdict() == "worse on these test texts, one seed"
 
 
 def test_without_units_it_is_welchs_t_test(drawn):
     values, others = (runs.mean(axis=1) for runs in drawn)
-    found, expected = compare(values, others, "highest"), stats.ttest_ind(values, others, equal_var=False)
-    assert found.p == pytest.approx(expected.pvalue) and (found.n_blocks, found.seeds) == (0, (3, 4))
-    assert [found.low, found.high] == pytest.approx([*expected.confidence_interval(0.95)])
+    comparison, expected = compare(values, others, "highest"), stats.ttest_ind(values, others, equal_var=False)
+    assert comparison.p == pytest.approx(expected.pvalue) and (comparison.n_blocks, comparison.seeds) == (0, (3, 4))
+    assert [comparison.low, comparison.high] == pytest.approx([*expected.confidence_interval(0.95)])
     assert np.isnan(compare(values[:1], others, "highest").p)
     assert compare(values[:1], others, "highest").verdict() == "undecided: one seed and no units"
 
 
 def test_variances_of_seeds_and_units_add_up_with_satterthwaites_freedom(drawn):
-    found = compared(*drawn)
+    comparison = compared(*drawn)
     gaps = drawn[0].mean(axis=0) - drawn[1].mean(axis=0)
     parts = [(gaps.var(ddof=1) / UNITS, UNITS - 1), *((r.mean(axis=1).var(ddof=1) / len(r), len(r) - 1) for r in drawn)]
     total = sum(part for part, _ in parts)
     margin = stats.t.ppf(0.975, total**2 / sum(part**2 / freedom for part, freedom in parts)) * np.sqrt(total)
-    assert [found.low, found.high] == pytest.approx([gaps.mean() - margin, gaps.mean() + margin])
+    assert [comparison.low, comparison.high] == pytest.approx([gaps.mean() - margin, gaps.mean() + margin])
     means = [runs.mean(axis=1) for runs in drawn]
-    assert (found.better, found.pairs) == (sum(a > b for a, b in product(*means)), 12)
+    assert (comparison.better, comparison.pairs) == (sum(a > b for a, b in product(*means)), 12)
 
 
 def test_blocks_are_the_units_that_are_left_out(drawn):
     blocks = np.arange(UNITS) // 5
     gaps = (drawn[0][0] - drawn[1][0]).reshape(-1, 5).mean(axis=1)
-    found = compared(drawn[0][:1], drawn[1][:1], blocks=blocks)
-    assert found.p == pytest.approx(stats.ttest_1samp(gaps, 0).pvalue) and found.n_blocks == UNITS // 5
+    comparison = compared(drawn[0][:1], drawn[1][:1], blocks=blocks)
+    assert comparison.p == pytest.approx(stats.ttest_1samp(gaps, 0).pvalue) and comparison.n_blocks == UNITS // 5
     few = compared(*drawn, blocks=np.arange(UNITS) * (FEWEST - 1) // UNITS)
     assert few.n_blocks == 0 and few.p == pytest.approx(compare(*(runs.mean(axis=1) for runs in drawn), "highest").p)
 
@@ -119,8 +119,8 @@ def test_the_interval_holds_the_true_difference_as_often_as_it_says(seeds, units
         runs = np.tile(generator.normal(0, 1, units), (2, seeds, 1))
         for spread, shape in ((0.5, (2, 1, units)), (0.1, (2, seeds, 1)), (0.3, (2, seeds, units))):
             runs += generator.normal(0, spread, shape)
-        found = compared(*runs)
-        held += found.low <= 0 <= found.high
+        comparison = compared(*runs)
+        held += comparison.low <= 0 <= comparison.high
     assert 0.93 < held / 600 < 0.99
 
 

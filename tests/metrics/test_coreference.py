@@ -94,12 +94,12 @@ def test_counts_are_those_of_the_definitions():
 
 def test_documents_are_added_up_before_they_are_divided():
     counts = np.stack([coreference_counts(of("abcdefghijk"), of("abcdefghijk")), coreference_counts(of("ab"), [])])
-    found = coreference_metrics(counts)
-    assert (found["muc_recall"], found["muc_precision"]) == pytest.approx((10 / 11, 1))
-    assert (found["b_cubed_recall"], found["b_cubed_precision"]) == pytest.approx((11 / 13, 1))
-    assert (found["ceaf_recall"], found["ceaf_precision"]) == pytest.approx((1 / 2, 1))
-    assert found["average_f1"] == pytest.approx(np.mean([found[f"{metric}_f1"] for metric in METRICS]))
-    assert float(conll_average(counts.sum(axis=0))) == found["average_f1"]
+    metrics = coreference_metrics(counts)
+    assert (metrics["muc_recall"], metrics["muc_precision"]) == pytest.approx((10 / 11, 1))
+    assert (metrics["b_cubed_recall"], metrics["b_cubed_precision"]) == pytest.approx((11 / 13, 1))
+    assert (metrics["ceaf_recall"], metrics["ceaf_precision"]) == pytest.approx((1 / 2, 1))
+    assert metrics["average_f1"] == pytest.approx(np.mean([metrics[f"{metric}_f1"] for metric in METRICS]))
+    assert float(conll_average(counts.sum(axis=0))) == metrics["average_f1"]
     assert conll_average(counts).shape == (2,)
 
 

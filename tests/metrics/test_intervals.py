@@ -39,11 +39,11 @@ def test_clustered_means_by_hand_and_by_their_spread():
     assert clustered_mean([2, 9], [1, 3]) == pytest.approx((11 / 4, 1.5 / 4))  # residuals −3/4 and 3/4
     mean, error = clustered_mean([6], [3])
     assert mean == 2 and math.isnan(error)
-    generator, found = np.random.default_rng(2), []
+    generator, estimates = np.random.default_rng(2), []
     for _ in range(400):
         sizes = generator.integers(5, 30, 40)
-        found.append(clustered_mean(sizes * generator.normal(2, 1, 40), sizes))
-    means, errors = np.array(found).T
+        estimates.append(clustered_mean(sizes * generator.normal(2, 1, 40), sizes))
+    means, errors = np.array(estimates).T
     assert abs(means.mean() - 2) < 4 * means.std() / 20
     assert errors.mean() == pytest.approx(means.std(), rel=0.15)
 

@@ -25,20 +25,20 @@ def test_units_add_up_to_the_metric(metric, kind):
     labels = SCORES if metric in ("pearson", "spearman") else CLASSES
     runs = [np.where(GENERATOR.random(N) < 0.6, labels, GENERATOR.permutation(labels)) for _ in range(2)]
     runs[1][:3] = 2  # class 2 is not a label
-    found = [Labelled.sums(units(kind(labels), kind(run)), metric) for run in runs]
+    sums = [Labelled.sums(units(kind(labels), kind(run)), metric) for run in runs]
     of_confusion = {"accuracy": lambda counts: counts.trace() / counts.sum(), "matthews": matthews, "f1": f1}
     if metric in of_confusion:
         expected = [float(of_confusion[metric](confusion_matrix(labels, run, range(3)))) for run in runs]
-        assert [each.value() for each in found] == expected
+        assert [each.value() for each in sums] == expected
     else:
         correlation = {"pearson": stats.pearsonr, "spearman": stats.spearmanr}[metric]
         expected = [correlation(labels, run).statistic for run in runs]
-        assert [each.value() for each in found] == pytest.approx(expected, rel=1e-9)
-    replicates = bootstrap([each.sums for each in found], found[0].statistic)
+        assert [each.value() for each in sums] == pytest.approx(expected, rel=1e-9)
+    replicates = bootstrap([each.sums for each in sums], sums[0].statistic)
     spread = float(replicates.std())
     assert abs(replicates.mean() - np.mean(expected)) < spread and 0 < spread < 0.1
-    assert found[0].text == found[1].text == tuple(zip(range(N), kind(labels), strict=True))
-    assert found[0].best == "highest"
+    assert sums[0].text == sums[1].text == tuple(zip(range(N), kind(labels), strict=True))
+    assert sums[0].best == "highest"
 
 
 def test_f1_is_of_class_1_and_without_labels_there_is_only_the_mean_of_columns():
@@ -53,10 +53,10 @@ def test_f1_is_of_class_1_and_without_labels_there_is_only_the_mean_of_columns()
 def test_hundreds_of_classes_need_two_columns_each_and_agree_with_scikit_learn():
     labels, predictions = GENERATOR.integers(400, size=(2, 1200))
     predictions[:600] = labels[:600]
-    found = Labelled.sums(units(labels, predictions), "matthews")
+    sums = Labelled.sums(units(labels, predictions), "matthews")
     n_classes = len({*labels, *predictions})
-    assert n_classes > 350 and found.sums.shape == (1200, 1 + 2 * n_classes)  # not the square of the number of classes
-    assert found.value() == pytest.approx(sklearn.metrics.matthews_corrcoef(labels, predictions), rel=1e-12)
+    assert n_classes > 350 and sums.sums.shape == (1200, 1 + 2 * n_classes)  # not the square of the number of classes
+    assert sums.value() == pytest.approx(sklearn.metrics.matthews_corrcoef(labels, predictions), rel=1e-12)
 
 
 def test_one_prediction_for_all_labels_is_told():
@@ -102,8 +102,8 @@ def test_what_does_not_vary_has_no_correlation():
 def test_sums_over_resampled_pairs_give_the_resamples_correlation():
     x, y = GENERATOR.normal(size=(2, 40)) + 7
     places = GENERATOR.integers(40, size=(3, 40))
-    found = pearson_of_sums(moments(x, y)[places].sum(axis=1))
-    assert found.tolist() == pytest.approx([stats.pearsonr(x[p], y[p]).statistic for p in places], abs=1e-9)
+    correlations = pearson_of_sums(moments(x, y)[places].sum(axis=1))
+    assert correlations.tolist() == pytest.approx([stats.pearsonr(x[p], y[p]).statistic for p in places], abs=1e-9)
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e-13, 1e13])

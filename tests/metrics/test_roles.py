@@ -37,7 +37,7 @@ tag_rows = st.lists(st.sampled_from(TAGS), min_size=6, max_size=6)
 
 def by_word(tags):
     """Return arguments as sets of words, found word by word, with roles in the order of their first words."""
-    found, place = {}, None
+    places_of, place = {}, None
     last = {}
     for i, tag in enumerate(convert(tags, "IOB2")):
         letter, _, kind = tag.partition("-")
@@ -45,10 +45,10 @@ def by_word(tags):
             role = kind[2:] if kind.startswith("C-") else kind
             place = last[role] if kind.startswith("C-") and role in last else i
             last[role] = place
-            found.setdefault((role, place), set())
+            places_of.setdefault((role, place), set())
         if letter != "O":
-            found[role, place].add((i, letter == "B"))
-    return [(role, sorted(words)) for (role, _), words in found.items() if role != "V"]
+            places_of[role, place].add((i, letter == "B"))
+    return [(role, sorted(words)) for (role, _), words in places_of.items() if role != "V"]
 
 
 @given(labels=st.lists(tag_rows, min_size=1, max_size=4), shift=st.integers(0, 3))

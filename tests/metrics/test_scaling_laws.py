@@ -67,8 +67,8 @@ def test_the_fit_is_that_of_scipys_robust_least_squares():
         return np.log(np.exp(theta[0]) / N ** theta[3] + np.exp(theta[1]) / D ** theta[4] + theta[2]) - np.log(losses)
 
     start = [np.log(LAW.A), np.log(LAW.B), *LAW[:1], *LAW[3:]]
-    found = least_squares(off, start, loss="huber", f_scale=1e-3, x_scale=[1, 1, 0.1, 0.1, 0.1], xtol=1e-14, ftol=1e-14)
-    a, b, *rest = found.x
+    fit = least_squares(off, start, loss="huber", f_scale=1e-3, x_scale=[1, 1, 0.1, 0.1, 0.1], xtol=1e-14, ftol=1e-14)
+    a, b, *rest = fit.x
     law = fit_law(N, D, losses, STARTS[::9])
     np.testing.assert_allclose([law.A, law.B, law.E, *law[3:]], [np.exp(a), np.exp(b), *rest], rtol=1e-3)
 
@@ -95,11 +95,11 @@ def test_metrics_of_a_law_and_its_resamples():
 
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_the_best_size_is_that_of_a_search(budget):
-    found = minimize_scalar(lambda n: LAW.loss(np.exp(n), budget / (6 * np.exp(n))), (2, 20))
-    assert LAW.best_size(budget) == pytest.approx(np.exp(found.x), rel=1e-5)
+    minimum = minimize_scalar(lambda n: LAW.loss(np.exp(n), budget / (6 * np.exp(n))), (2, 20))
+    assert LAW.best_size(budget) == pytest.approx(np.exp(minimum.x), rel=1e-5)
     assert fit_power(BUDGETS, LAW.best_size(BUDGETS)).slope == pytest.approx(LAW.exponent)
     ten = minimize_scalar(lambda n: LAW.loss(np.exp(n), 10 * budget / (6 * np.exp(n))), (2, 20))
-    assert (found.fun - LAW.E) / (ten.fun - LAW.E) == pytest.approx(10**LAW.decay)
+    assert (minimum.fun - LAW.E) / (ten.fun - LAW.E) == pytest.approx(10**LAW.decay)
 
 
 def test_the_parabolas_vertex():

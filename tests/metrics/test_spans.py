@@ -60,7 +60,7 @@ def conlleval(labels: list[list[str]], predictions: list[list[str]]) -> tuple[in
     def starts(before, tag):
         return at_boundary(before, tag, STARTS, lambda last, letter: letter != "O")
 
-    correct = found = labelled = 0
+    correct = predicted = labelled = 0
     inside, before = False, (("O", ""), ("O", ""))
     stream = [pair for rows in zip(labels, predictions, strict=True) for pair in [*zip(*rows, strict=True), ("O", "O")]]
     for pair in stream:
@@ -73,9 +73,9 @@ def conlleval(labels: list[list[str]], predictions: list[list[str]]) -> tuple[in
                 inside = False
         if starts(before[0], true) and starts(before[1], guessed) and true[1] == guessed[1]:
             inside = True
-        labelled, found = labelled + starts(before[0], true), found + starts(before[1], guessed)
+        labelled, predicted = labelled + starts(before[0], true), predicted + starts(before[1], guessed)
         before = true, guessed
-    return correct, found, labelled
+    return correct, predicted, labelled
 
 
 @pytest.mark.parametrize("name", GOLDEN)
@@ -101,14 +101,14 @@ def test_a_scheme_holds_all_that_was_read(scheme, tags):
 
 
 def test_sequences_in_three_schemes():
-    found = [Chunk("PER", 0, 2), Chunk("PER", 2, 3), Chunk("LOC", 3, 6), Chunk("PER", 7, 8)]
-    written = {scheme: " ".join(write_tags(found, 8, scheme)) for scheme in SCHEMES}
+    spans = [Chunk("PER", 0, 2), Chunk("PER", 2, 3), Chunk("LOC", 3, 6), Chunk("PER", 7, 8)]
+    written = {scheme: " ".join(write_tags(spans, 8, scheme)) for scheme in SCHEMES}
     assert written == {
         "IOB1": "I-PER I-PER B-PER I-LOC I-LOC I-LOC O I-PER",
         "IOB2": "B-PER I-PER B-PER B-LOC I-LOC I-LOC O B-PER",
         "IOBES": "B-PER E-PER S-PER B-LOC I-LOC E-LOC O S-PER",
     }
-    assert all(chunks(tags.split()) == found for tags in written.values())
+    assert all(chunks(tags.split()) == spans for tags in written.values())
     written = {scheme: " ".join(convert(["O", "B", "I", "O", "B", "B"], scheme)) for scheme in SCHEMES}
     assert written == {"IOB1": "O I I O I B", "IOB2": "O B I O B B", "IOBES": "O B E O S S"}
     # Cases for which the Perl script has no rule: IOBES, and S where E is expected.

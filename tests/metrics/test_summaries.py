@@ -14,19 +14,19 @@ library = rouge_library().rouge_scorer
 WORDS = ["cat", "cats", "sits", "sitting", "mat", "the", "a", "."]
 
 
-def scores(found: list[str], right: list[str], stemmer: bool = False) -> dict[str, float]:
-    (row,) = rouge_scores([found], [right], stemmer)
+def scores(written: list[str], right: list[str], stemmer: bool = False) -> dict[str, float]:
+    (row,) = rouge_scores([written], [right], stemmer)
     return dict(zip(METRICS, row.tolist(), strict=True))
 
 
 def test_two_documents_by_hand():
     # Five words and four words; both have "the cat" and "mat": three words, one pair, and a sequence of three.
     by_hand = {"rouge1": 2 * 3 / (5 + 4), "rouge2": 2 * 1 / (4 + 3), "rougeL": 2 * 3 / (5 + 4)}
-    found = scores(["The cat lay on mat."], ["the cat , a mat ."])
-    assert {name: found[name] for name in by_hand} == pytest.approx(by_hand)
+    scored = scores(["The cat lay on mat."], ["the cat , a mat ."])
+    assert {name: scored[name] for name in by_hand} == pytest.approx(by_hand)
     # As one sequence, "a b c d" and "c d a b" have two words in common; sentence by sentence all four.
-    found = scores(["a b", "c d"], ["c d", "a b"])
-    assert (found["rougeL"], found["rougeLsum"]) == (0.5, 1.0)
+    scored = scores(["a b", "c d"], ["c d", "a b"])
+    assert (scored["rougeL"], scored["rougeLsum"]) == (0.5, 1.0)
     assert scores(["dogs running"], ["dog runs"])["rouge1"] == 0
     assert scores(["dogs running"], ["dog runs"], stemmer=True)["rouge1"] == 1
 
@@ -38,12 +38,12 @@ def test_the_mean_over_documents_is_the_librarys_of_the_whole(stemmer):
     def text() -> list[str]:
         return [" ".join(generator.choice(WORDS, 6)) for _ in range(generator.integers(1, 4))]
 
-    found, right = [*(text() for _ in range(20)), []], [text() for _ in range(21)]
+    written, right = [*(text() for _ in range(20)), []], [text() for _ in range(21)]
     scorer = library.RougeScorer([*METRICS], use_stemmer=stemmer)
-    whole = [scorer.score("\n".join(text), "\n".join(summary)) for summary, text in zip(found, right, strict=True)]
+    whole = [scorer.score("\n".join(text), "\n".join(summary)) for summary, text in zip(written, right, strict=True)]
     expected = [np.mean([each[name].fmeasure for each in whole]) for name in METRICS]
-    assert rouge_scores(found, right, stemmer).mean(axis=0) == pytest.approx(expected)
-    assert rouge_scores(found, right, stemmer)[-1].tolist() == [0, 0, 0, 0]
+    assert rouge_scores(written, right, stemmer).mean(axis=0) == pytest.approx(expected)
+    assert rouge_scores(written, right, stemmer)[-1].tolist() == [0, 0, 0, 0]
 
 
 def test_without_the_library_a_line_says_what_to_install(monkeypatch):

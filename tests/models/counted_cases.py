@@ -36,9 +36,9 @@ def words_of(text: list[list[int]]) -> list[tuple[int, tuple]]:
 def n_grams(text: list[list[int]], order: int) -> dict[int, Counter]:
     """Return the counts of the n-grams of sentences, by order; `<s>` is not counted as a unigram."""
     padded = [("<s>", *sentence, END) for sentence in text]
-    found = {n: Counter(s[i : i + n] for s in padded for i in range(len(s) - n + 1)) for n in range(1, order + 1)}
-    del found[1][("<s>",)]
-    return found
+    counts = {n: Counter(s[i : i + n] for s in padded for i in range(len(s) - n + 1)) for n in range(1, order + 1)}
+    del counts[1][("<s>",)]
+    return counts
 
 
 class Book:

@@ -16,9 +16,9 @@ def model(request) -> BERT:
 def test_the_summary_is_that_of_all_states(model):
     widths = []
     hook = model.blocks[-1].expand.register_forward_pre_hook(lambda _, given: widths.append(given[0].shape[1]))
-    found = model.summary(IDS, LENGTHS, SEGMENTS)
+    summary = model.summary(IDS, LENGTHS, SEGMENTS)
     hook.remove()
-    torch.testing.assert_close(found, model.pool(model(IDS, LENGTHS, SEGMENTS)), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(summary, model.pool(model(IDS, LENGTHS, SEGMENTS)), atol=1e-5, rtol=1e-5)
     assert widths == [1]
 
 
@@ -28,7 +28,7 @@ def test_rotary_positions_turn_queries_and_keys():
     assert not torch.allclose(model(IDS.flip(1)).flip(1), model(IDS), atol=1e-2)
     attention, hidden = model.blocks[0].attention, torch.randn(B, T, D)
     seen = (torch.arange(T) < LENGTHS[:, None])[:, None, None]
-    found = attention(hidden, mask=seen, rotation=model.rotations[:, :T]).detach().numpy()
+    outputs = attention(hidden, mask=seen, rotation=model.rotations[:, :T]).detach().numpy()
     p = by_hand.arrays(attention)
     for row, length in enumerate(LENGTHS.tolist()):
         x = hidden[row, :length].double().numpy()
@@ -41,7 +41,7 @@ def test_rotary_positions_turn_queries_and_keys():
                 of_query = by_hand.turned(query[t, head], t)
                 mixed.append(by_hand.attention(of_query, keys, [*value[:, head]], (D // H) ** -0.5))
             expected = p["output.weight"] @ np.concatenate(mixed) + p["output.bias"]
-            np.testing.assert_allclose(found[row, t], expected, atol=1e-4)
+            np.testing.assert_allclose(outputs[row, t], expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])

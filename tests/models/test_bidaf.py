@@ -60,12 +60,12 @@ def test_states_are_g_beside_m_and_beside_m2():
 def test_matches_are_words_of_the_other_text_as_written_and_in_any_case():
     """Compared pair by pair, with the letters of words; after the end of a row, ids are random."""
     context, question = ids()
-    found = Matches(WORDS)(context, question, QUESTION_LENGTHS)
+    matches = Matches(WORDS)(context, question, QUESTION_LENGTHS)
     for row, length in enumerate(QUESTION_LENGTHS.tolist()):
         others = [WORDS[i] for i in question[row, :length].tolist()]
         for place, i in enumerate(context[row].tolist()):
             exact, any_case = WORDS[i] in others, WORDS[i].lower() in [other.lower() for other in others]
-            assert found[row, place].tolist() == [exact, any_case]
+            assert matches[row, place].tolist() == [exact, any_case]
     other = Matches(["a", "A", "b"])(torch.tensor([[0, 1, 2]]), torch.tensor([[1, 2]]), torch.tensor([1]))
     assert other[0].tolist() == [[0, 1], [1, 1], [0, 0]]
 

@@ -24,8 +24,8 @@ def test_it_is_an_lstm_on_the_composed_vectors_of_all_words():
     before = torch.randn(2, 2, B, D).unbind()
     vectors = model.cnn(spell(WORDS, padding=3))
     expected = torch.func.functional_call(plain, {"embedding.weight": vectors}, (ids(), before))
-    found = model(ids(), before)
-    torch.testing.assert_close(found, expected)
+    actual = model(ids(), before)
+    torch.testing.assert_close(actual, expected)
     learnt = [*model.cnn.parameters()]
-    slopes = [torch.autograd.grad(states.square().sum(), learnt, retain_graph=True) for states, _ in (found, expected)]
+    slopes = [torch.autograd.grad(states.square().sum(), learnt, retain_graph=True) for states, _ in (actual, expected)]
     torch.testing.assert_close(*slopes)

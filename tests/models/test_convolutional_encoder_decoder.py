@@ -83,13 +83,13 @@ def test_the_encoders_gradient_is_divided_by_the_layers_that_look_at_it(monkeypa
         model(IDS, LENGTHS, OTHERS).square().sum().backward()
         return {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
 
-    found = gradients()
+    slopes = gradients()
     monkeypatch.setattr(convolutional_encoder_decoder, "slowed", lambda x, share: x)
     for name, whole in gradients().items():
         if name.startswith(("encoder", "leave_encoder", "enter_encoder")):
-            torch.testing.assert_close(found[name], whole / (2 * L))
+            torch.testing.assert_close(slopes[name], whole / (2 * L))
         elif name.startswith(("decoder", "enter_decoder", "leave_decoder", "target_positions")):
-            torch.testing.assert_close(found[name], whole)
+            torch.testing.assert_close(slopes[name], whole)
     assert torch.equal(slowed(torch.tensor([1e30, 0.1]), 0.3), torch.tensor([1e30, 0.1]))
 
 

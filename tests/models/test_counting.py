@@ -26,10 +26,10 @@ def by_the_book(tokens: list[int], order: int) -> list[Counter]:
         if token == END:
             sentences.append(rest)
             rest = [START]
-    found = [Counter(tuple(s[i : i + n]) for s in [*sentences, rest] for i in range(len(s) - n + 1))
-             for n in range(1, order + 1)]  # fmt: skip
-    del found[0][(START,)]
-    return found
+    counts = [Counter(tuple(s[i : i + n]) for s in [*sentences, rest] for i in range(len(s) - n + 1))
+              for n in range(1, order + 1)]  # fmt: skip
+    del counts[0][(START,)]
+    return counts
 
 
 def spelt_out(levels: list[Counts]) -> list[list[tuple[int, ...]]]:

@@ -41,8 +41,8 @@ def test_training_averages_the_words_that_are_left():
     torch.manual_seed(0)
     model = DAN(V, D, 0, word_dropout=0.5).train()
     a, b = model.embedding.weight[[3, 8]]
-    found = model(torch.tensor([[1, 3, 8, 1]]).expand(200, -1), torch.full((200,), 4))
-    distances = torch.stack([(found - each).abs().sum(dim=1) for each in (a, b, (a + b) / 2)])
+    vectors = model(torch.tensor([[1, 3, 8, 1]]).expand(200, -1), torch.full((200,), 4))
+    distances = torch.stack([(vectors - each).abs().sum(dim=1) for each in (a, b, (a + b) / 2)])
     assert distances.min(dim=0).values.max() < 1e-6 and set(distances.argmin(dim=0).tolist()) == {0, 1, 2}
 
 

@@ -94,17 +94,17 @@ HEADS = {
 @pytest.fixture
 def dropped(monkeypatch) -> list[tuple[tuple[int, ...], float]]:
     """Record the shape and rate of each dropout, and drop nothing."""
-    found = []
+    calls = []
 
     def record(x: torch.Tensor, rate: float, training: bool = True) -> torch.Tensor:
         if training and rate:
-            found.append((tuple(x.shape), rate))
+            calls.append((tuple(x.shape), rate))
         return x
 
     for module in (dropout, dot_product, variational, awd_lstm):
         monkeypatch.setattr(module, "drop", record)
     torch.manual_seed(0)
-    return found
+    return calls
 
 
 @torch.no_grad()
@@ -114,9 +114,9 @@ def check(model, run, dropped, expected) -> None:
             part.dropout = 0.0  # dropout between torch's layers
         if isinstance(part, models.TransformerXL):
             part.evaluation_memory = T  # in evaluation, the same context as in training
-    found = run(model.train())
+    calls = run(model.train())
     assert dropped == expected
-    torch.testing.assert_close(found, run(model.eval()))
+    torch.testing.assert_close(calls, run(model.eval()))
     assert dropped == expected  # no dropout in evaluation
 
 
@@ -149,11 +149,11 @@ def test_a_mention_ranker_drops_out_at_two_rates(dropped):
     """
     model = ranker(dropout=0.2, input_dropout=0.5)
     with torch.no_grad():
-        found = model.train()(*DOCUMENT)
+        scores = model.train()(*DOCUMENT)
         widths = [(shape[-1], rate) for shape, rate in dropped]
         hidden = 2 * [(7, 0.2)]  # the networks for word weights in a span, mentions and pairs
         assert widths == [(9, 0.5), (8, 0.2), *hidden, (3, 0.2), *hidden, (3, 0.2), *hidden]
-        torch.testing.assert_close(found, model.eval()(*DOCUMENT))
+        torch.testing.assert_close(scores, model.eval()(*DOCUMENT))
 
 
 ON_ELMO = {

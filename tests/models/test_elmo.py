@@ -35,14 +35,14 @@ def vectors_of(model: ELMo, row: torch.Tensor) -> np.ndarray:
 @pytest.mark.parametrize("name", ["elmo", "elmo, of words", "without projection"])
 def test_layers_equal_two_plain_loops_over_time(name):
     model = models.ELMo(WORDS, 4, 4, 3, 0.0, None) if name == "without projection" else build(name)
-    found = model.layers(IDS, LENGTHS)
-    assert len(found) == len(model.forward_stack.layers) + 1
+    layers = model.layers(IDS, LENGTHS)
+    assert len(layers) == len(model.forward_stack.layers) + 1
     for row, length in enumerate(LENGTHS.tolist()):
         x = vectors_of(model, IDS[row, :length])
         forward, _ = by_loop(model.forward_stack, x)
         backward, _ = by_loop(model.backward_stack, x[::-1])
         expected = [np.hstack([x, x]), *(np.hstack([f, b[::-1]]) for f, b in zip(forward, backward, strict=True))]
-        for ours, theirs in zip(found, expected, strict=True):
+        for ours, theirs in zip(layers, expected, strict=True):
             np.testing.assert_allclose(ours[row, :length].detach(), theirs, atol=1e-5)
 
 
@@ -73,7 +73,7 @@ def test_unseen_words_have_vectors_of_their_spelling_alone():
     other.load_state_dict(model.state_dict())
     (vector, *_) = model.layers_of_words([["catty"]])
     assert torch.isfinite(vector).all() and vector.shape == (1, 1, 8)
-    beside = model.layers_of_words([["the", "catty"], ["x" * 60]])
-    torch.testing.assert_close(beside[0][0, 1], vector[0, 0])
+    read_together = model.layers_of_words([["the", "catty"], ["x" * 60]])
+    torch.testing.assert_close(read_together[0][0, 1], vector[0, 0])
     torch.testing.assert_close(other.layers_of_words([["catty"]])[0], vector)
     assert not torch.allclose(model.layers_of_words([["cattx"]])[0], vector)

@@ -43,12 +43,12 @@ ONE_HOT = {
 def test_attention_equals_a_loop_over_pairs_of_words():
     generator = torch.Generator().manual_seed(2)
     similarity, states = (torch.randn(4, 5, n, generator=generator) for n in (5, D))
-    found = attend(similarity, states, OTHER_LENGTHS)
+    attended = attend(similarity, states, OTHER_LENGTHS)
     for row, length in enumerate(OTHER_LENGTHS.tolist()):
         for word in range(5):
             weights = [float(similarity[row, word, i].exp()) for i in range(length)]
             expected = sum(w * states[row, i] for i, w in enumerate(weights)) / sum(weights)
-            torch.testing.assert_close(found[row, word], expected)
+            torch.testing.assert_close(attended[row, word], expected)
 
 
 def test_each_sentence_is_read_again_beside_what_it_sees_in_the_other():
@@ -56,10 +56,10 @@ def test_each_sentence_is_read_again_beside_what_it_sees_in_the_other():
     first.load_state_dict({k: v for k, v in attending.state_dict().items() if not k.startswith("modelling.")})
     pair = IDS[3:, :3], torch.tensor([3]), OTHERS[3:, :4], torch.tensor([4])
     own, its = first(*pair[:2])[0], first(*pair[2:])[0]
-    for a, b, found in zip((own, its), (its, own), attending.read_pair(*pair), strict=True):
+    for a, b, states in zip((own, its), (its, own), attending.read_pair(*pair), strict=True):
         seen = torch.stack([torch.softmax(torch.stack([word @ w for w in b]), 0) @ b for word in a])
         expected = attending.modelling(torch.cat([a, seen], dim=1)[None], torch.tensor([len(a)]))
-        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(states, expected)
 
 
 def test_convolutions_equal_a_loop_over_windows_and_features():
@@ -67,8 +67,8 @@ def test_convolutions_equal_a_loop_over_windows_and_features():
     for high in (0.0, 9.0):
         for convolve in model.filters:
             convolve.bias.data += high
-        found = model(IDS, LENGTHS)
-        for row, length, features in zip(IDS.tolist(), LENGTHS.tolist(), found, strict=True):
+        encoded = model(IDS, LENGTHS)
+        for row, length, features in zip(IDS.tolist(), LENGTHS.tolist(), encoded, strict=True):
             expected = []
             for convolve in model.filters:
                 width = convolve.weight.shape[2]
@@ -97,8 +97,8 @@ def test_residual_convolutions_equal_a_loop_over_places_and_windows(width):
         scale, shift = p[f"{name}.weight"], p[f"{name}.bias"]
         return [np.maximum((x - x.mean()) / np.sqrt(x.var() + 1e-5) * scale + shift, 0) for x in xs]
 
-    found = model(IDS, LENGTHS)
-    for row, length, states in zip(IDS.tolist(), LENGTHS.tolist(), found.detach().numpy(), strict=True):
+    encoded = model(IDS, LENGTHS)
+    for row, length, states in zip(IDS.tolist(), LENGTHS.tolist(), encoded.detach().numpy(), strict=True):
         hidden = convolve([p["embedding.weight"][token] for token in row[:length]], "enter")
         for block in (f"blocks.{i}" for i in range(2)):
             inner = convolve(activate(hidden, f"{block}.norms.0"), f"{block}.convolutions.0")

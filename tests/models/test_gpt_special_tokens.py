@@ -136,15 +136,15 @@ def assert_same_scores_and_next_tokens(given: GPTWithSpecialTokens, its: nn.Modu
     inputs = pack(given, WORDS, PAIRS[:2], symmetric=False)
     batch = encoded_choices(Choices(inputs, np.array([2]), [1])).pad(np.arange(1))
     rows = batch.rows
-    found = its(rows.input_ids[None], mc_token_ids=rows.lengths[None] - 1)
-    torch.testing.assert_close(objective(batch), found.mc_logits, atol=1e-5, rtol=1e-5)
+    outputs = its(rows.input_ids[None], mc_token_ids=rows.lengths[None] - 1)
+    torch.testing.assert_close(objective(batch), outputs.mc_logits, atol=1e-5, rtol=1e-5)
     nats = []
-    for logits, tokens, length in zip(found.logits[0], rows.input_ids, rows.lengths, strict=True):
+    for logits, tokens, length in zip(outputs.logits[0], rows.input_ids, rows.lengths, strict=True):
         assert logits.shape[1] == V + 3
         nats.append(nn.functional.cross_entropy(logits[: length - 1], tokens[1:length]))
     loss, metrics, _ = objective.loss(batch, None, 0)
     torch.testing.assert_close(metrics["auxiliary_loss"], torch.stack(nats).mean(), atol=1e-5, rtol=1e-5)
-    right = -found.mc_logits[0].log_softmax(0)[1]
+    right = -outputs.mc_logits[0].log_softmax(0)[1]
     torch.testing.assert_close(loss, right + 0.5 * torch.stack(nats).mean(), atol=1e-5, rtol=1e-5)
 
 

@@ -131,15 +131,15 @@ def published_rows(name):
     labels = np.array(labels)
     for order, ending in ((1, "uni"), (2, "bi")):
         rows = sparse_presence(texts, order)
-        found = {kind: np.full(len(labels), np.nan) for kind in ("mnb", "svm", "nbsvm")}
+        margins = {kind: np.full(len(labels), np.nan) for kind in ("mnb", "svm", "nbsvm")}
         for fold in task.folds():
             tested = np.isin(np.arange(len(labels)), fold.units)
             seen = np.asarray(rows[~tested].sum(0)).ravel() > 0
             train, test = rows[~tested][:, seen], rows[tested][:, seen]
-            for kind, row in found.items():
+            for kind, row in margins.items():
                 values = scores(f"{kind}_", train, labels[~tested], test)
                 row[tested] = np.where(test.getnnz(1) > 0, values, np.nan)
-        for kind, row in found.items():
+        for kind, row in margins.items():
             units = pd.read_csv(RECORDS / name / f"{kind}_{ending}-1.zip").set_index("unit").loc[range(len(labels))]
             assert (units["label"] == labels).all()
             yield f"{kind}_{ending}", row, labels, units["prediction"].to_numpy()
@@ -154,10 +154,10 @@ def test_the_published_table_by_numpy_and_scipy(name):
     The SVM's score of a few texts is 0, such as a text of one word that is equally frequent in both classes; the
     solver's steps decide their predictions.
     """
-    for system, found, labels, predicted in published_rows(name):
-        tied = np.abs(found) < 1e-3
-        decided = ~tied & ~np.isnan(found)
-        assert ((found > 0) == predicted)[decided].all(), system
+    for system, margins, labels, predicted in published_rows(name):
+        tied = np.abs(margins) < 1e-3
+        decided = ~tied & ~np.isnan(margins)
+        assert ((margins > 0) == predicted)[decided].all(), system
         assert tied.mean() < 0.005, system
         record = json.loads((RECORDS / name / f"{system}-1.json").read_text())
         accuracy = record["metrics"][""][f"{name}/test/accuracy"]

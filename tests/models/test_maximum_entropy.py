@@ -27,12 +27,12 @@ class ByTheBook:
         return [(s[max(i - self.order + 1, 0) : i], s[i]) for s in padded for i in range(1, len(s))]
 
     def features(self, context: tuple) -> np.ndarray:
-        found = np.zeros((self.vocab_size, len(self.columns)))
+        matrix = np.zeros((self.vocab_size, len(self.columns)))
         for word in range(self.vocab_size):
             for n in range(len(context) + 1):
                 if (column := self.columns.get((*context[len(context) - n :], word))) is not None:
-                    found[word, column] = 1
-        return found
+                    matrix[word, column] = 1
+        return matrix
 
     def log_prob(self, context: tuple) -> np.ndarray:
         scores = self.features(context) @ self.weights
@@ -97,9 +97,9 @@ def test_probabilities_are_those_of_the_best_weights(order, alpha, variance, mon
 def test_weights_stop_where_the_corner_or_the_slope_does():
     """The minimum of Σ c (x − a)² / 2 + α |x| is at |a| − α / c with the sign of a, or at 0 if this is negative."""
     a, c = np.array([3.0, -2.0, 0.1, -0.1, 0.0]), np.array([1.0, 50.0, 2.0, 2.0, 1.0])
-    found = owl_qn(lambda x: (float((c * (x - a) ** 2).sum() / 2), c * (x - a)), np.ones(5), alpha=0.5)
-    np.testing.assert_allclose(found, [2.5, -1.99, 0, 0, 0], atol=1e-3)
-    assert not found[2:].any()
+    weights = owl_qn(lambda x: (float((c * (x - a) ** 2).sum() / 2), c * (x - a)), np.ones(5), alpha=0.5)
+    np.testing.assert_allclose(weights, [2.5, -1.99, 0, 0, 0], atol=1e-3)
+    assert not weights[2:].any()
 
 
 def at_most(calls: int, function):
@@ -122,8 +122,8 @@ def test_the_search_ends_where_a_constant_hides_what_a_step_gains(constant, size
     """
     a = size * np.array([3.0, -2.0, 0.1])
     loss = at_most(20_000, lambda x: (constant + float(((x - a) ** 2).sum() / 2), x - a))
-    found = owl_qn(loss, np.full(3, 0.7), alpha=0)
-    assert ((found - a) ** 2).sum() / 2 <= 1e-4 * (a**2).sum() + 1e-4 * constant
+    weights = owl_qn(loss, np.full(3, 0.7), alpha=0)
+    assert ((weights - a) ** 2).sum() / 2 <= 1e-4 * (a**2).sum() + 1e-4 * constant
 
 
 def test_the_search_ends_where_there_is_no_minimum():

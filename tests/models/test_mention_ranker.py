@@ -122,10 +122,10 @@ def test_so_many_spans_are_kept_of_each_document(ratio, expected):
     batch = batch_of([4, 2, 3], [5])
     scored = {}
     model.mention.register_forward_hook(lambda *args: scored.update(all=args[2][:, 0]))
-    found: Ranking = model(*batch[:3])
+    output: Ranking = model(*batch[:3])
     if expected:
-        assert found.documents.bincount().tolist() == expected
-    spans = found.spans.tolist()
+        assert output.documents.bincount().tolist() == expected
+    spans = output.spans.tolist()
     assert spans == sorted(spans)
     sentences = torch.tensor([row for row, n in enumerate([4, 2, 3, 5]) for _ in range(n)])
     every = list(zip(*(part.tolist() for part in spans_up_to(MAX_WIDTH, sentences)), strict=True))
@@ -136,7 +136,7 @@ def test_so_many_spans_are_kept_of_each_document(ratio, expected):
         ranked = [span for _, span in sorted(own, reverse=True)]
         best = best_without_crossings(ranked, max(int(ratio * (end - start)), 1))
         assert sorted(ranked[i] for i in best) == [
-            tuple(s) for s, d in zip(spans, found.documents, strict=True) if d == document
+            tuple(s) for s, d in zip(spans, output.documents, strict=True) if d == document
         ]
 
 
@@ -151,11 +151,11 @@ def test_documents_and_padding_change_nothing():
         rows = batch.documents == document
         longest = int(batch.lengths[rows].max())
         alone: Ranking = model(batch.input_ids[rows, :longest], batch.lengths[rows], batch.documents[rows] * 0)
-        mine = together.documents == document
-        assert (together.spans[mine] - start).tolist() == alone.spans.tolist()
+        own = together.documents == document
+        assert (together.spans[own] - start).tolist() == alone.spans.tolist()
         width = alone.scores.shape[1]
-        torch.testing.assert_close(together.scores[mine, :width], alone.scores)
-        assert together.scores[mine, width:].eq(-inf).all()
+        torch.testing.assert_close(together.scores[own, :width], alone.scores)
+        assert together.scores[own, width:].eq(-inf).all()
         start += sum(own_sizes)
 
 

@@ -27,14 +27,14 @@ def read(split, only=""):
 
 def spans(tags):
     """Return the chunks (first, end, type) of tags; an I after O or after another type begins a chunk."""
-    found, first, kind = set(), 0, ""
+    chunks, first, kind = set(), 0, ""
     for i, tag in enumerate([*tags, "O"]):
         if kind and tag != f"I-{kind}":
-            found.add((first, i, kind))
+            chunks.add((first, i, kind))
             kind = ""
         if not kind and tag != "O":
             first, kind = i, tag[2:]
-    return found
+    return chunks
 
 
 def counted(sentences, tagged):

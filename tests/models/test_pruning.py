@@ -111,6 +111,6 @@ def test_thresholds_from_none_to_all():
 @pytest.mark.real
 def test_penn_treebank_loses_two_thirds_of_its_n_grams_for_little(data_dir):
     """The Kneser-Ney model of order 5 has 2.3 million n-grams and a perplexity of 141.19."""
-    found = penn_treebank(data_dir, lambda size, end: Pruned(size, end, partial(KneserNey, order=5), 1e-7))
-    assert sum(len(table.keys) for table in found["model"].tables) < 2.4e6 / 2.8
-    assert found["test"] == pytest.approx(143.42, abs=0.05)
+    result = penn_treebank(data_dir, lambda size, end: Pruned(size, end, partial(KneserNey, order=5), 1e-7))
+    assert sum(len(table.keys) for table in result["model"].tables) < 2.4e6 / 2.8
+    assert result["test"] == pytest.approx(143.42, abs=0.05)

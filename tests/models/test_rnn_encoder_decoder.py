@@ -65,8 +65,8 @@ def test_equals_a_forward_pass_written_step_by_step(variant):
         expected, shares = step_by_step(model, IDS[b, :n].tolist(), OTHERS[b].tolist(), variant)
         np.testing.assert_allclose(hidden[b], expected, atol=1e-5)
         if len(shares):
-            found = model.align(IDS[b : b + 1, :n], LENGTHS[b : b + 1], OTHERS[b : b + 1])[0]
-            np.testing.assert_allclose(found.detach(), shares, atol=1e-5)
+            weights = model.align(IDS[b : b + 1, :n], LENGTHS[b : b + 1], OTHERS[b : b + 1])[0]
+            np.testing.assert_allclose(weights.detach(), shares, atol=1e-5)
 
 
 def test_reverse_turns_the_tokens_and_leaves_the_padding():

@@ -60,8 +60,8 @@ class ByKneserAndNey(Book):
         if n1 * n2 * n3 == 0:
             return [0, 0.5, 1, 1.5]
         y = n1 / (n1 + 2 * n2)
-        found = [0, 1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2, 3 - 4 * y * n4 / n3]
-        return found if min(found[1:]) > 0 else [0, 0.5, 1, 1.5]
+        subtracted = [0, 1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2, 3 - 4 * y * n4 / n3]
+        return subtracted if min(subtracted[1:]) > 0 else [0, 0.5, 1, 1.5]
 
     def given(self, word: int, context: tuple) -> float:
         n, lower = len(context) + 1, self.lower(word, context)
@@ -85,14 +85,14 @@ class ByKatz(Book):
         n = Counter(counts.values())
         while k and n[k + 1] == 0:
             k -= 1
-        found = [1.0] * 1000
+        subtracted = [1.0] * 1000
         for r in range(1, k + 1) if n[1] else ():
             if n[r] == 0:
                 continue
             star, common = (r + 1) * n[r + 1] / n[r], (k + 1) * n[k + 1] / n[1]
             if common < star / r < 1:
-                found[r] = (star / r - common) / (1 - common)
-        return found
+                subtracted[r] = (star / r - common) / (1 - common)
+        return subtracted
 
     def given(self, word: int, context: tuple) -> float:
         n, seen = len(context) + 1, self.after.get(context)
@@ -304,5 +304,5 @@ PENN_TREEBANK = [
 @pytest.mark.real
 @pytest.mark.parametrize(("kind", "order", "settings", "perplexities", "within"), PENN_TREEBANK)
 def test_perplexities_of_the_penn_treebank(kind, order, settings, perplexities, within, data_dir):
-    found = penn_treebank(data_dir, lambda size, end: kind(size, order, end, *settings))
-    assert {split: found[split] for split in perplexities} == pytest.approx(perplexities, abs=within)
+    result = penn_treebank(data_dir, lambda size, end: kind(size, order, end, *settings))
+    assert {split: result[split] for split in perplexities} == pytest.approx(perplexities, abs=within)

@@ -19,8 +19,8 @@ CONTENT = [f"w{k}" for k in range(7)]
 
 def asked(context: str, question: str, *answers: str) -> QuestionInWords:
     right = [Answer(text, context.index(text)) for text in answers or context.split()[:1]]
-    (found,) = in_words([Question("q", "", context, question, right)])
-    return found
+    (passage,) = in_words([Question("q", "", context, question, right)])
+    return passage
 
 
 def random_questions(n: int) -> list[QuestionInWords]:
@@ -43,9 +43,9 @@ def test_candidates_are_all_short_runs_within_a_sentence_between_words_of_conten
             and {each.context[first], each.context[last]} <= {*CONTENT}
             and not any(first <= end < last for end in ends)
         ]
-        found = list(candidates(each.context, each.sentences(), LONGEST))
-        assert [each[:2] for each in found] == expected
-        for one in found:
+        spans = list(candidates(each.context, each.sentences(), LONGEST))
+        assert [each[:2] for each in spans] == expected
+        for one in spans:
             assert one.end - 1 in ends and (one.begin == 0 or one.begin - 1 in ends)
             assert not any(one.begin <= end < one.end - 1 for end in ends)
     assert {"the", "of"} <= FUNCTION_WORDS
@@ -69,9 +69,9 @@ def test_the_sliding_window_equals_the_papers_steps_written_out():
         question = [word for word in each.question if word not in "?,"]
         P = each.context
         C = Counter(P)
-        found = list(candidates(P, each.sentences(), LONGEST))
+        spans = list(candidates(P, each.sentences(), LONGEST))
         overlaps, scores = [], []
-        for first, last, begin, end in found:
+        for first, last, begin, end in spans:
             around = paths(P[begin:first]) | paths(P[last + 1 : end])
             overlaps.append(len(around & paths(question)))
             S = set(P[first : last + 1]) | set(question)
@@ -83,20 +83,20 @@ def test_the_sliding_window_equals_the_papers_steps_written_out():
                         total += math.log(1 + 1 / C[P[j + w]])
                 sums.append(total)
             scores.append(max(sums))
-        kept = [k for k in range(len(found)) if overlaps[k] == max(overlaps)]
+        kept = [k for k in range(len(spans)) if overlaps[k] == max(overlaps)]
         first, last = SlidingWindow(LONGEST).find(each)
-        chosen = [k for k in kept if found[k][:2] == (first, last)]
+        chosen = [k for k in kept if spans[k][:2] == (first, last)]
         assert len(chosen) == 1 and scores[chosen[0]] == pytest.approx(max(scores[k] for k in kept))
 
 
 def test_a_random_span_is_any_candidate_alike_and_the_same_for_a_seed():
     each, n = random_questions(1)[0], 4000
-    found = [one[:2] for one in candidates(each.context, each.sentences(), LONGEST)]
+    spans = [one[:2] for one in candidates(each.context, each.sentences(), LONGEST)]
     drawn = Counter(RandomSpan(seed, LONGEST).find(each) for seed in range(n))
-    assert set(drawn) == set(found)
-    expected = n / len(found)
-    chi_squared = sum((drawn[one] - expected) ** 2 / expected for one in found)
-    assert chi_squared < len(found) + 4 * math.sqrt(2 * len(found))
+    assert set(drawn) == set(spans)
+    expected = n / len(spans)
+    chi_squared = sum((drawn[one] - expected) ** 2 / expected for one in spans)
+    assert chi_squared < len(spans) + 4 * math.sqrt(2 * len(spans))
     assert RandomSpan(5, LONGEST).find(each) == RandomSpan(5, LONGEST).find(each)
     others = random_questions(40)
     assert len({RandomSpan(1, LONGEST).find(other) for other in others}) > 10

@@ -27,11 +27,11 @@ def snm(**changed) -> SparseNonnegativeMatrix:
 def features(sentence: list[int], t: int, types) -> list[tuple]:
     """Return the features before place t as tuples: the type and its words."""
     padded = ["<s>", *sentence]
-    found = []
+    events_of = []
     for offsets in types:
         if all(t + 1 - offset >= 0 for offset in offsets):
-            found.append((offsets, tuple(padded[t + 1 - offset] for offset in offsets)))
-    return found
+            events_of.append((offsets, tuple(padded[t + 1 - offset] for offset in offsets)))
+    return events_of
 
 
 def events(tokens, types):
@@ -84,8 +84,8 @@ def adjusted(seed: int = 0):
     size = math.isqrt(len(training.a) // len(model.types))
     names = {}  # name of each feature, by its number
     hashes, present = model._contexts(tokens.astype(np.int64))
-    for t, (found, _) in enumerate(events(tokens, model.types)):
-        for feature, hashed in zip(found, hashes[present[:, t], t], strict=True):
+    for t, (own, _) in enumerate(events(tokens, model.types)):
+        for feature, hashed in zip(own, hashes[present[:, t], t], strict=True):
             names[feature] = int(np.searchsorted(training.features, hashed))
 
     def adjust(feature, word, everything, count):

@@ -65,9 +65,9 @@ def test_equals_transformers(model, kind):
 def test_a_prefix_is_seen_whole_and_the_rest_left_to_right(one_stack, prefix):
     ids = torch.randint(V, (2, 6), generator=torch.Generator().manual_seed(0))
     for row, length in enumerate(prefix):
-        found = reach(lambda ids, length=length: one_stack(ids, prefix=torch.tensor([length]))[0], ids[row : row + 1])
+        reached = reach(lambda ids, length=length: one_stack(ids, prefix=torch.tensor([length]))[0], ids[row : row + 1])
         by_hand = [[key <= query or key < length for key in range(6)] for query in range(6)]
-        assert found.tolist() == by_hand
+        assert reached.tolist() == by_hand
     together = one_stack(ids, prefix=torch.tensor(prefix))[0]
     apart = [one_stack(ids[row : row + 1], prefix=torch.tensor(prefix[row : row + 1]))[0] for row in range(2)]
     torch.testing.assert_close(together, torch.cat(apart), atol=1e-5, rtol=1e-5)

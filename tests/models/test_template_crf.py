@@ -62,7 +62,7 @@ def slow_loss(theta, model, texts, labels):
 
 def slow_descent(model, rate, orders, power):
     """Return θ after each step of SGD; gradients are finite differences."""
-    decay, theta, found = 1 / len(TEXTS), np.zeros(model.theta.shape), []
+    decay, theta, thetas = 1 / len(TEXTS), np.zeros(model.theta.shape), []
     for n, place in enumerate(np.concatenate(orders)):
 
         def loss(flat, place=place):
@@ -70,8 +70,8 @@ def slow_descent(model, rate, orders, power):
 
         eta = rate / (1 + rate * decay * n) ** power
         theta = (theta - eta * approx_fprime(theta.ravel(), loss, 1e-7).reshape(theta.shape)) * (1 - eta * decay)
-        found.append(theta)
-    return found
+        thetas.append(theta)
+    return thetas
 
 
 @pytest.mark.parametrize("solver", ["sgd", "averaged_sgd"])
@@ -118,8 +118,8 @@ def test_the_first_rate_is_half_of_the_best_of_a_sample():
     assert max(losses.values()) > start  # some tried rates are too high
     ids = np.array([[model.places[name] for name in row] for words in TEXTS for row in features(words)])
     chains = model._chains(TEXTS, LABELS, ids)
-    found = template_crf._calibrated(chains, 1 / len(TEXTS), model.theta.shape, np.arange(len(TEXTS)))
-    assert found == pytest.approx(min(losses, key=losses.get) / 2)
+    first_rate = template_crf._calibrated(chains, 1 / len(TEXTS), model.theta.shape, np.arange(len(TEXTS)))
+    assert first_rate == pytest.approx(min(losses, key=losses.get) / 2)
 
 
 def test_features_are_those_of_the_template():
@@ -128,14 +128,14 @@ def test_features_are_those_of_the_template():
     expanded, ours = [], []
     for row in words:
         split = [word.rpartition("/")[::2] for word in row]
-        for i, found in enumerate(features(row)):
+        for i, own in enumerate(features(row)):
 
             def value(match, i=i, split=split):
                 place, column = i + int(match[1]), int(match[2])
                 edge = f"_B{place}" if place < 0 else f"_B+{place - len(split) + 1}"
                 return split[place][column] if 0 <= place < len(split) else edge
 
-            ours += found
+            ours += own
             expanded += [f"{n}:" + re.sub(r"%x\[(-?\d),(\d)\]", value, line) for n, line in enumerate(TEMPLATE)]
     assert len({*zip(ours, expanded, strict=True)}) == len({*ours}) == len({*expanded})
 

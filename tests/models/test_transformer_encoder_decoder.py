@@ -21,18 +21,18 @@ def test_equals_the_transformer_of_torch(norm):
         ("decoder", ["self_attention_link", "cross_attention_link", "feed_forward_link"]),
     ):
         for layer in range(2):
-            mine, its = f"{stack}.{layer}", f"{stack}.layers.{layer}"
+            own, its = f"{stack}.{layer}", f"{stack}.layers.{layer}"
             for i, link in enumerate(links, 1):
                 attention = link.removesuffix("_link")
                 for kind in ("weight", "bias"):
-                    weights[f"{its}.norm{i}.{kind}"] = p[f"{mine}.{link}.norm.{kind}"]
+                    weights[f"{its}.norm{i}.{kind}"] = p[f"{own}.{link}.norm.{kind}"]
                     if attention in names:
-                        parts = [p[f"{mine}.{attention}.{part}.{kind}"] for part in ("query", "key_value")]
+                        parts = [p[f"{own}.{attention}.{part}.{kind}"] for part in ("query", "key_value")]
                         weights[f"{its}.{names[attention]}.in_proj_{kind}"] = torch.cat(parts)
-                        weights[f"{its}.{names[attention]}.out_proj.{kind}"] = p[f"{mine}.{attention}.output.{kind}"]
+                        weights[f"{its}.{names[attention]}.out_proj.{kind}"] = p[f"{own}.{attention}.output.{kind}"]
             for i, place in ((1, 0), (2, 2)):
                 for kind in ("weight", "bias"):
-                    weights[f"{its}.linear{i}.{kind}"] = p[f"{mine}.feed_forward.{place}.{kind}"]
+                    weights[f"{its}.linear{i}.{kind}"] = p[f"{own}.feed_forward.{place}.{kind}"]
         if norm == "pre":
             for kind in ("weight", "bias"):
                 weights[f"{stack}.norm.{kind}"] = p[f"{stack}_norm.{kind}"]

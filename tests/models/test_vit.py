@@ -42,7 +42,7 @@ def theirs(objective: ImageClassification):
             own, its = f"model.blocks.{i}", f"vit.layers.{i}"
             keys, values = ours[f"{own}.attention.key_value.{end}"].chunk(2)
             weights |= {f"{its}.attention.k_proj.{end}": keys, f"{its}.attention.v_proj.{end}": values}
-            for name, called in (
+            for name, their_name in (
                 ("attention.query", "attention.q_proj"),
                 ("attention.output", "attention.o_proj"),
                 ("attention_norm", "layernorm_before"),
@@ -50,7 +50,7 @@ def theirs(objective: ImageClassification):
                 ("expand", "mlp.fc1"),
                 ("contract", "mlp.fc2"),
             ):
-                weights[f"{its}.{called}.{end}"] = ours[f"{own}.{name}.{end}"]
+                weights[f"{its}.{their_name}.{end}"] = ours[f"{own}.{name}.{end}"]
     peer.load_state_dict(weights)
     return peer
 
@@ -63,12 +63,12 @@ def batch(rows: int = 4) -> ImageBatch:
 def test_equals_transformers_with_the_same_weights():
     objective, images = make().eval(), batch()
     peer = theirs(objective)
-    found = peer(pixel_values=images.images, labels=images.labels)
-    torch.testing.assert_close(objective(images), found.logits, atol=1e-4, rtol=1e-4)
+    outputs = peer(pixel_values=images.images, labels=images.labels)
+    torch.testing.assert_close(objective(images), outputs.logits, atol=1e-4, rtol=1e-4)
     loss = objective.loss(images, None, 0)[0]
-    torch.testing.assert_close(loss, found.loss, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(loss, outputs.loss, atol=1e-4, rtol=1e-4)
     loss.backward()
-    found.loss.backward()
+    outputs.loss.backward()
     torch.testing.assert_close(
         objective.model.patches.weight.grad, peer.vit.embeddings.patch_embeddings.projection.weight.grad,
         atol=1e-4, rtol=1e-3,

@@ -75,9 +75,9 @@ def test_the_gradient_of_the_partition_is_that_of_enumeration_in_fp64(crf):
     tags = torch.tensor([[2, 0, 1, 2], [2, 9, 9, 9], [0, 0, 1, 9], [2, 2, 9, 9]])
     own = torch.stack([each[tuple(row[:n].tolist())] for each, row, n in zip(scores, tags, LENGTHS, strict=True)])
     partitions = torch.stack([torch.stack([*each.values()]).logsumexp(0) for each in scores])
-    found = crf.log_partition(given, LENGTHS), crf.log_likelihood(given, tags.clamp(max=2), LENGTHS)
+    actual = crf.log_partition(given, LENGTHS), crf.log_likelihood(given, tags.clamp(max=2), LENGTHS)
     inputs = [given, *crf.parameters()]
-    for ours, exact in zip(found, (partitions, own - partitions), strict=True):
+    for ours, exact in zip(actual, (partitions, own - partitions), strict=True):
         expected = torch.autograd.grad(exact @ weights.double(), inputs, retain_graph=True)
         slopes = torch.autograd.grad(ours @ weights.double(), inputs)
         torch.testing.assert_close(slopes, expected, rtol=1e-12, atol=1e-12)
@@ -91,30 +91,25 @@ def test_long_rows_and_great_scores_are_summed_without_overflow():
     assert crf.log_partition(given, torch.tensor([2])).item() == pytest.approx(250)
 
 
-def test_a_row_whose_sequences_are_all_forbidden_leaves_no_nan():
-    """In IOBES: a sentence of one word, if no training chunk of this type has one word."""
-    crf = CRF(2, allowed_transitions(["B-x", "E-x"], "IOBES"))
-    given = torch.randn(2, 3, 2, generator=torch.Generator().manual_seed(0)).requires_grad_()
-    log_likelihood = crf.log_likelihood(given, torch.tensor([[0, 0, 0], [1, 1, 1]]), torch.tensor([1, 3]))
+@pytest.mark.parametrize(("names", "scheme", "tags", "lengths", "unreachable"), [
+    # IOBES, a sentence of one word, and no training chunk of this type has one word: all sequences are forbidden
+    (["B-x", "E-x"], "IOBES", [[0, 0, 0], [1, 1, 1]], [1, 3], []),
+    # I-y can only follow B-y, and B-y does not occur in the training data
+    (["O", "B-x", "I-x", "I-y"], "IOB2", [[0, 1, 2, 0, 1]], [5], [3]),
+])  # fmt: skip
+def test_what_is_forbidden_leaves_no_nan(names, scheme, tags, lengths, unreachable):
+    crf, tags = CRF(len(names), allowed_transitions(names, scheme)), torch.tensor(tags)
+    given = torch.randn(*tags.shape, len(names), generator=torch.Generator().manual_seed(0)).requires_grad_()
+    log_likelihood = crf.log_likelihood(given, tags, torch.tensor(lengths))
     log_likelihood.sum().backward()
-    assert log_likelihood.isfinite().all()
-    assert all(grad.isfinite().all() for grad in (given.grad, *(p.grad for p in crf.parameters())))
+    assert all(x.isfinite().all() for x in (log_likelihood, given.grad, *(p.grad for p in crf.parameters())))
+    assert not given.grad[:, :, unreachable].any()
 
 
 def test_it_starts_as_an_independent_softmax():
     given, tags = emissions(), torch.randint(K, (B, T), generator=torch.Generator().manual_seed(2))
     of_words = given.log_softmax(2).gather(2, tags[:, :, None])[:, :, 0] * (torch.arange(T) < LENGTHS[:, None])
     torch.testing.assert_close(CRF(K).log_likelihood(given, tags, LENGTHS), of_words.sum(1))
-
-
-def test_a_tag_out_of_reach_leaves_no_nan():
-    """I-y can only follow B-y, and B-y does not occur in the training data."""
-    tags = ["O", "B-x", "I-x", "I-y"]
-    crf = CRF(4, allowed_transitions(tags, "IOB2"))
-    given = torch.randn(1, 5, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
-    crf.log_likelihood(given, torch.tensor([[0, 1, 2, 0, 1]]), torch.tensor([5])).sum().backward()
-    assert all(grad.isfinite().all() for grad in (given.grad, *(p.grad for p in crf.parameters())))
-    assert not given.grad[:, :, 3].any()
 
 
 def test_a_gpus_bf16_emissions_are_summed_in_fp32():

@@ -41,15 +41,15 @@ def test_values_and_gradients_are_those_of_a_loop(dtype, close, hides, scale):
     queries, keys, values = (drawn(B, H, n, K, dtype=dtype) for n in (T, length, length))
     bias = drawn(1, H, T, S, dtype=torch.float32)
     mask = {"padding": padding(), "a bias": bias.detach().to(dtype), "a learnt bias": bias}.get(hides)
-    found = dot_product_attention(queries, keys, values, mask, causal, scale=scale)
+    actual = dot_product_attention(queries, keys, values, mask, causal, scale=scale)
     weight = drawn(B, H, T, K, dtype=torch.float64).detach()
     learnt = [queries, keys, values] + [bias] * (mask is bias)
-    gradients = torch.autograd.grad((found.double() * weight).sum(), learnt)
+    gradients = torch.autograd.grad((actual.double() * weight).sum(), learnt)
 
     exact = [tensor.detach().double().requires_grad_() for tensor in learnt]
     hidden = exact[3] if mask is bias else mask
     expected = reference(*exact[:3], hidden, causal, K**-0.5 if scale is None else scale)
-    torch.testing.assert_close(found.double(), expected, rtol=close, atol=close)
+    torch.testing.assert_close(actual.double(), expected, rtol=close, atol=close)
     for own, right in zip(gradients, torch.autograd.grad((expected * weight).sum(), exact), strict=True):
         torch.testing.assert_close(own.double(), right, rtol=close, atol=5 * close)
 

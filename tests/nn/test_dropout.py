@@ -25,9 +25,9 @@ def z(share: float, expected: float, n: int) -> float:
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.65])
 def test_the_rate_is_kept_and_what_stays_is_enlarged(way, rate):
     torch.manual_seed(1)
-    found = drop(torch.ones(N), rate)
-    assert set(found.unique().tolist()) == {0.0, torch.tensor(1 / (1 - rate)).item()}
-    assert z((found == 0).float().mean().item(), rate, N) < 4
+    dropped = drop(torch.ones(N), rate)
+    assert set(dropped.unique().tolist()) == {0.0, torch.tensor(1 / (1 - rate)).item()}
+    assert z((dropped == 0).float().mean().item(), rate, N) < 4
 
 
 @pytest.mark.parametrize("distance", [1, 2, 16, 256, 1024, 4096])

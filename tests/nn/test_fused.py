@@ -75,10 +75,10 @@ def test_attention_weights_and_their_gradient(shape):
     exact = [scores.double().requires_grad_(), *([] if bias is None else [bias.double().requires_grad_()])]
     given = [scores.clone().requires_grad_(), *([] if bias is None else [bias.requires_grad_()])]
     expected = (sum(exact[1:], 0.3 * exact[0])).softmax(3)
-    found = fused.AttentionWeights.apply(given[0] * 1, bias, 0.3)
-    torch.testing.assert_close(found.double(), expected, rtol=ROUNDING, atol=1e-6)
+    weights = fused.AttentionWeights.apply(given[0] * 1, bias, 0.3)
+    torch.testing.assert_close(weights.double(), expected, rtol=ROUNDING, atol=1e-6)
     above = torch.randn(scores.shape).bfloat16()
-    found.backward(above)
+    weights.backward(above)
     expected.backward(above.double())
     for one, other in zip(given, exact, strict=True):
         assert one.grad.dtype == one.dtype
@@ -95,20 +95,20 @@ def test_rms_norm_and_its_gradient(shape):
     expected = norm(x)
     slopes = torch.autograd.grad(expected, [x, norm.weight], above.float())
     with torch.autocast("cpu", torch.bfloat16):
-        found = norm(x)
-    assert expected.dtype == torch.float32 and found.dtype == torch.bfloat16
-    torch.testing.assert_close(found.float(), expected, rtol=ROUNDING, atol=1e-6)
-    torch.testing.assert_close(torch.autograd.grad(found, [x, norm.weight], above), slopes, rtol=1e-4, atol=1e-5)
+        normed = norm(x)
+    assert expected.dtype == torch.float32 and normed.dtype == torch.bfloat16
+    torch.testing.assert_close(normed.float(), expected, rtol=ROUNDING, atol=1e-6)
+    torch.testing.assert_close(torch.autograd.grad(normed, [x, norm.weight], above), slopes, rtol=1e-4, atol=1e-5)
 
 
 def test_one_thread_and_two_give_the_same():
     logits, labels = spread(50, 5000), torch.randint(5000, (50,))
-    found = []
+    results = []
     for threads in (1, 2):
         torch.set_num_threads(threads)
         slopes = logits.clone()
-        found.append((*fused.cross_entropy_(slopes, None, labels), slopes, fused.gelu(logits)))
-    assert all(torch.equal(one, two) for one, two in zip(*found, strict=True))
+        results.append((*fused.cross_entropy_(slopes, None, labels), slopes, fused.gelu(logits)))
+    assert all(torch.equal(one, two) for one, two in zip(*results, strict=True))
 
 
 @pytest.mark.parametrize("autocast", [False, True])

@@ -22,10 +22,10 @@ def run(layers: nn.LSTM, inputs: torch.Tensor, state: tuple[torch.Tensor, ...] |
     weights.
     """
     output, after = layers(inputs, state)
-    found = [output, *after]
+    outputs = [output, *after]
     generator = torch.Generator().manual_seed(3)
-    loss = sum((each.float() * torch.randn(each.shape, generator=generator)).sum() for each in found)
-    return [*found, *torch.autograd.grad(loss, [inputs, *(state or ()), *layers.parameters()])]
+    loss = sum((each.float() * torch.randn(each.shape, generator=generator)).sum() for each in outputs)
+    return [*outputs, *torch.autograd.grad(loss, [inputs, *(state or ()), *layers.parameters()])]
 
 
 @pytest.mark.skipif(fused.COMPILED is None, reason="built without a C compiler")
@@ -43,9 +43,9 @@ def test_equals_torchs_in_fp32_but_for_roundings(sizes, begins, batch_first, mon
     step = fused.lstm_step_
     monkeypatch.setattr(fused, "lstm_step_", lambda *given: steps_taken.append(step(*given)))
     with torch.autocast("cpu", torch.bfloat16):
-        found = run(layers, inputs, state)
+        actual = run(layers, inputs, state)
     assert len(steps_taken) == L * steps
-    for one, other in zip(found, expected, strict=True):
+    for one, other in zip(actual, expected, strict=True):
         assert one.shape == other.shape
         assert (one.float() - other).norm() < 0.012 * other.norm()
 

@@ -19,16 +19,16 @@ pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason
 @pytest.fixture(autouse=True)
 def taken(monkeypatch) -> list[tuple[int, int]]:
     """Use oneDNN for products of any size, on any CPU. Return the sizes of the matrices that were packed."""
-    found: list[tuple[int, int]] = []
+    shapes: list[tuple[int, int]] = []
     prepacked = products.prepacked
 
     def record(weight: torch.Tensor, n_rows: int) -> products.Times:
-        found.append(tuple(weight.shape))
+        shapes.append(tuple(weight.shape))
         return prepacked(weight, n_rows)
 
     for name, value in {"ROWS": 1, "PRODUCTS": 1, "_amd": lambda: True, "prepacked": record}.items():
         monkeypatch.setattr(products, name, value)
-    return found
+    return shapes
 
 
 def test_it_is_the_product_and_asks_for_no_gradient(taken):
@@ -52,12 +52,12 @@ def test_a_layer_is_torchs_in_value_and_gradient(shape, bias, frozen, taken):
     assert type(ours[0]) is Linear and list(ours.state_dict()) == [f"0.{name}" for name in theirs.state_dict()]
     inputs = torch.randn(shape, requires_grad=True)
     above = torch.randn(*shape[:-1], V)
-    found, expected = ours(inputs), theirs(inputs)
-    torch.testing.assert_close(found, expected)
+    actual, expected = ours(inputs), theirs(inputs)
+    torch.testing.assert_close(actual, expected)
     learnt = [inputs, *(p for p in theirs.parameters() if p.requires_grad)]
     own = [inputs, *(p for p in ours.parameters() if p.requires_grad)]
     torch.testing.assert_close(
-        torch.autograd.grad(found, own, above), torch.autograd.grad(expected, learnt, above), rtol=1e-5, atol=1e-5
+        torch.autograd.grad(actual, own, above), torch.autograd.grad(expected, learnt, above), rtol=1e-5, atol=1e-5
     )
     assert len(taken) == (2 if frozen else 3)
 
@@ -85,5 +85,5 @@ def test_a_softmax_by_it(bias, logits, taken, monkeypatch):
     )
     assert taken
     with torch.no_grad():
-        found = linear_log_prob(hidden, weight, added, labels)
-    torch.testing.assert_close(-found.mean(), expected.detach())
+        log_probs = linear_log_prob(hidden, weight, added, labels)
+    torch.testing.assert_close(-log_probs.mean(), expected.detach())

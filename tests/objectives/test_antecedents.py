@@ -46,21 +46,21 @@ def test_the_loss_equals_its_enumeration():
     """Compared with a sum over spans and antecedents; clusters are {0, 2, 3}, {1, 5} and, outside the ranked spans,
     {4, 8}.
     """
-    found = ranking([9, 2], max_antecedents=3)
+    ranked = ranking([9, 2], max_antecedents=3)
     clusters = {0: 1, 2: 1, 3: 1, 1: 2, 5: 2, 4: 3, 8: 3, 9: 4, 10: 4}
     total = 0.0
     for i in range(11):
         start = 0 if i < 9 else 9
-        scores = {None: 0.0} | {j: found.scores[i, i - j].item() for j in range(max(i - 3, start), i)}
+        scores = {None: 0.0} | {j: ranked.scores[i, i - j].item() for j in range(max(i - 3, start), i)}
         partition = sum(exp(s) for s in scores.values())
         gold = [j for j in scores if j is not None and i in clusters and clusters.get(j) == clusters[i]] or [None]
         total -= log(sum(exp(scores[j]) for j in gold) / partition)
     batch = batch_of([9, 2], [(i, i) for i in clusters], list(clusters.values()), weight=3.0)
-    loss, metrics, state = Antecedents(Given(found)).loss(batch, None, 0)
+    loss, metrics, state = Antecedents(Given(ranked)).loss(batch, None, 0)
     assert loss.item() == pytest.approx(3 * total / 2, rel=1e-5) and state is None
     assert metrics["loss"] == loss
     loss.backward()
-    assert found.scores.grad.isfinite().all()
+    assert ranked.scores.grad.isfinite().all()
 
 
 def test_a_span_has_the_cluster_of_the_same_words_alone():

@@ -79,9 +79,9 @@ def test_loss_accuracy_and_log_prob_are_those_of_the_targets_alone(maker, kind):
     targets = [ANSWERS[label] for label in LABELS] if maker is LabelsAsText else TARGETS
     nats, right = [], []
     for source, target in zip(SOURCES, targets, strict=True):
-        found = [log_probs(trained, source, target[:i]) for i in range(len(target))]
-        nats.append([-each[token].item() for each, token in zip(found, target, strict=True)])
-        right += [int(each.argmax()) == token for each, token in zip(found, target, strict=True)]
+        of_prefixes = [log_probs(trained, source, target[:i]) for i in range(len(target))]
+        nats.append([-each[token].item() for each, token in zip(of_prefixes, target, strict=True)])
+        right += [int(each.argmax()) == token for each, token in zip(of_prefixes, target, strict=True)]
     given = batch(trained)
     loss, metrics, state = trained.loss(given, None, step=0)
     expected = np.mean([sum(each) for each in nats] if maker is LabelsAsText else np.concatenate(nats))
@@ -113,8 +113,8 @@ def test_what_is_written_is_the_likeliest_token_each_time_whatever_the_padding(m
 def test_numbers_keep_their_digits():
     numbers, trained = iter([3.2, -1] * 3), objective(LabelsAsText, "v1.0")
     trained.read = lambda ids: next(numbers)
-    found = predict(trained, encoded(Inputs(SOURCES), LABELS), batch_size=2)
-    assert sorted(found) == [-1, -1, -1, 3.2, 3.2, 3.2]
+    predicted = predict(trained, encoded(Inputs(SOURCES), LABELS), batch_size=2)
+    assert sorted(predicted) == [-1, -1, -1, 3.2, 3.2, 3.2]
 
 
 def test_a_rules_summary_has_a_sentence_a_line():

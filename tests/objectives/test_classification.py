@@ -107,11 +107,11 @@ def test_poolings_leave_padding_out():
 def test_the_last_states_are_those_that_an_lstm_returns():
     torch.manual_seed(0)
     lstm, inputs = BidirectionalLSTM(5, D), torch.randn(B, T, 5)
-    found = pool(lstm(inputs, LENGTHS), LENGTHS, "last")
+    pooled = pool(lstm(inputs, LENGTHS), LENGTHS, "last")
     for row, length in enumerate(LENGTHS):
         alone = inputs[row : row + 1, :length]
         last = [layer(words)[1][0] for layer, words in ((lstm.forth[0], alone), (lstm.back[0], alone.flip(1)))]
-        torch.testing.assert_close(found[row], torch.cat(last).flatten())
+        torch.testing.assert_close(pooled[row], torch.cat(last).flatten())
 
 
 @pytest.mark.parametrize(

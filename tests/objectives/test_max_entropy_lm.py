@@ -55,14 +55,14 @@ def by_loop(objective: MaxEntropyLM, stream: list[int]) -> np.ndarray:
 def test_equals_a_loop_over_n_grams_and_words(order, name):
     objective, (input_ids, labels, *_) = make(order, name), batch()
     expected = np.stack([by_loop(objective, row.tolist()) for row in input_ids])
-    found, _ = objective.log_prob(input_ids, labels)
+    log_probs, _ = objective.log_prob(input_ids, labels)
     np.testing.assert_allclose(
-        found.detach(), np.take_along_axis(expected, labels[..., None].numpy(), 2)[..., 0], atol=1e-4
+        log_probs.detach(), np.take_along_axis(expected, labels[..., None].numpy(), 2)[..., 0], atol=1e-4
     )
     predicted, _ = objective.next_log_prob(input_ids, objective.start)
     np.testing.assert_allclose(predicted.detach(), expected[:, -1], atol=1e-4)
     loss, metrics, _ = objective.loss(batch(), None, 0)
-    assert loss.item() == pytest.approx(-found.mean().item(), abs=1e-5) and metrics["loss"].item() == loss.item()
+    assert loss.item() == pytest.approx(-log_probs.mean().item(), abs=1e-5) and metrics["loss"].item() == loss.item()
 
 
 def test_histories_of_every_length_have_their_own_place():

@@ -156,15 +156,15 @@ WORDS = np.array([60, 30, 20, 15, 12, 10, 8, 6, 5, 4, 1, 0])
 @pytest.mark.parametrize("power", [0.0, 0.4, 1.0])
 def test_chances_are_in_proportion_but_for_those_that_would_exceed_one(samples, power):
     weights = np.maximum(WORDS, 1.0) ** power
-    found = chances(weights, samples)
+    probabilities = chances(weights, samples)
     low, high = 0.0, 1e6  # bisection for the constant
     for _ in range(200):
         middle = (low + high) / 2
         low, high = (middle, high) if np.minimum(middle * weights, 1).sum() < samples else (low, middle)
-    np.testing.assert_allclose(found, np.minimum(low * weights, 1), rtol=1e-9)
-    assert found.sum() == pytest.approx(samples) and found.max() <= 1
+    np.testing.assert_allclose(probabilities, np.minimum(low * weights, 1), rtol=1e-9)
+    assert probabilities.sum() == pytest.approx(samples) and probabilities.max() <= 1
     shuffled = np.random.default_rng(0).permutation(len(weights))
-    np.testing.assert_array_equal(chances(weights[shuffled], samples), found[shuffled])
+    np.testing.assert_array_equal(chances(weights[shuffled], samples), probabilities[shuffled])
 
 
 def test_as_many_samples_as_words_are_all_of_them():

@@ -45,18 +45,18 @@ def by_walks(weights: dict[str, np.ndarray], hidden: np.ndarray) -> np.ndarray:
     """Return probabilities (V,), by walks from the root of the tree to each word."""
     logits = weights["weight"] @ hidden + weights.get("bias", 0)
     root, number = zipf_tree()
-    found = np.zeros(V)
+    probabilities = np.zeros(V)
 
     def walk(node, probability):
         if isinstance(node, int):
-            found[node] = probability
+            probabilities[node] = probability
             return
         first = sigmoid(logits[number[node]])  # probability of the rarer child, branch 0
         walk(node[0], probability * first)
         walk(node[1], probability * (1 - first))
 
     walk(root, 1.0)
-    return found
+    return probabilities
 
 
 LAYERS = {"adaptive": (AdaptiveSoftmax, by_levels), "hierarchical": (HierarchicalLM, by_walks)}

@@ -41,8 +41,8 @@ def test_the_states_of_first_tokens_are_scored(crf):
     loss, metrics, _ = objective.loss(BATCH, None, 0)
     torch.testing.assert_close(loss, torch.stack(nats).sum() / 7)  # nats per word
     assert metrics["loss"] == loss
-    found = objective.predict(BATCH)
-    assert [row[: len(tags)].tolist() for row, tags in zip(found, best, strict=True)] == best
+    predicted = objective.predict(BATCH)
+    assert [row[: len(tags)].tolist() for row, tags in zip(predicted, best, strict=True)] == best
 
 
 def test_predictions_keep_to_the_scheme():

@@ -150,11 +150,11 @@ def test_the_minimum_is_the_empirical_conditional(kind):
     assert loss.item() == pytest.approx(entropy, rel=1e-3)
     one = torch.ones(1, 1, 1, dtype=torch.bool)
     v = objective.model.vectors()
-    said = [
+    predicted = [
         [np.exp(-objective.nats(v[c][None, None], torch.tensor([[o]]), one, 0).item()) for o in range(1, 5)]
         for c in range(1, 5)
     ]
-    np.testing.assert_allclose(said, conditional, atol=5e-3)
+    np.testing.assert_allclose(predicted, conditional, atol=5e-3)
 
 
 def test_the_minimum_of_negative_sampling_is_shifted_pmi():

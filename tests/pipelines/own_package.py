@@ -112,6 +112,6 @@ def write_configurations(folder: Path) -> None:
 def imported(package: Path) -> bool:
     """Return whether a process has imported the package since the last call."""
     mark = package.with_name("imported")
-    found = mark.exists()
+    was_imported = mark.exists()
     mark.unlink(missing_ok=True)
-    return found
+    return was_imported

@@ -51,17 +51,17 @@ def metrics(cell: str) -> dict[str, float]:
 @pytest.mark.parametrize("name", SETTINGS)
 def test_the_best_setting_on_the_validation_text_is_recorded(name, inside):
     cell = Path(f"outputs/adapt/grammar_tiny/elman_{name}-1")
-    found = metrics(f"adapt/grammar_tiny/elman_{name}-1")
+    reported = metrics(f"adapt/grammar_tiny/elman_{name}-1")
     with (cell / "tried.csv").open(encoding="utf-8") as file:
         tried = [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
     assert all([*row] == [*SETTINGS[name], "loss"] for row in tried) and len(tried) > 1
     assert len({tuple(row.values()) for row in tried}) == len(tried)
     best = min(tried, key=lambda row: row["loss"])
-    assert found == pytest.approx(
+    assert reported == pytest.approx(
         {key: best[key] for key in SETTINGS[name]} | {"validation/loss": best["loss"]}, rel=1e-5
     )
     saved = load_file(cell / "model.safetensors")
-    assert {key: float(saved[key]) for key in SETTINGS[name]} == {key: found[key] for key in SETTINGS[name]}
+    assert {key: float(saved[key]) for key in SETTINGS[name]} == {key: reported[key] for key in SETTINGS[name]}
 
 
 @pytest.mark.parametrize("name", SETTINGS)

@@ -102,9 +102,9 @@ def evaluated(dataset: list, predictions: dict[str, str]) -> dict[str, float]:
     for article in dataset:
         for paragraph in article["paragraphs"]:
             for question in paragraph["qas"]:
-                found = words(predictions[question["id"]])
+                guess = words(predictions[question["id"]])
                 right = [words(answer["text"]) for answer in question["answers"]]
-                exact, overlap, total = exact + (found in right), overlap + max(f1(found, r) for r in right), total + 1
+                exact, overlap, total = exact + (guess in right), overlap + max(f1(guess, r) for r in right), total + 1
     return {"exact_match": 100 * exact / total, "f1": 100 * overlap / total}
 
 
@@ -114,7 +114,7 @@ def test_the_official_scorer_reads_the_predictions_as_they_are(folder, data):
     contexts = {qa["id"]: part["context"] for part in dataset[0]["paragraphs"] for qa in part["qas"]}
     predictions, metrics = read(folder, "predictions.json"), read(folder, "metrics.json")
     assert [*predictions] == sorted(contexts)
-    assert all(found and found in contexts[name] for name, found in predictions.items())
+    assert all(answer and answer in contexts[name] for name, answer in predictions.items())
     for name, value in evaluated(dataset, predictions).items():
         assert value == pytest.approx(100 * metrics[f"answers/test/{name}"])
 
@@ -142,8 +142,8 @@ def test_a_rule_makes_a_cell_that_answers(project, overrides, data, recipe):
         assert metrics["answers/test/exact_match"] == pytest.approx(12 / 13)
         return
     system = retable.load(cell)
-    found = {each.id: system.answer(each.question, each.context) for each in read_squad(data / "test.json")}
-    assert found == predictions and system.can == ("answer",)
+    answers = {each.id: system.answer(each.question, each.context) for each in read_squad(data / "test.json")}
+    assert answers == predictions and system.can == ("answer",)
 
 
 def test_a_mistake_of_use_ends_with_one_line(project, overrides):

@@ -28,7 +28,7 @@ LINEAGE = pd.DataFrame(
 )
 
 
-@pytest.mark.parametrize(("band", "holds", "found"), [
+@pytest.mark.parametrize(("band", "holds", "measured"), [
     (["elman", "better"], True, "elman test perplexity_word = better, expected better"),
     (["lstm", "better"], False, "lstm test perplexity_word = undecided, expected better"),
     (["lstm", "undecided"], True, "lstm test perplexity_word = undecided, expected undecided"),
@@ -38,9 +38,9 @@ LINEAGE = pd.DataFrame(
     (["gpt", 8, 9], False, "gpt test perplexity_word = nan, band 8 to 9"),
     (["published", 8, 9], False, "published test perplexity_word = nan, band 8 to 9"),
 ])  # fmt: skip
-def test_a_band_is_of_a_mean_or_of_a_verdict(band, holds, found):
+def test_a_band_is_of_a_mean_or_of_a_verdict(band, holds, measured):
     system, *expected = band
-    assert [*check_rows(LINEAGE, [[system, "", "test", "perplexity_word", *expected]])] == [(holds, found)]
+    assert [*check_rows(LINEAGE, [[system, "", "test", "perplexity_word", *expected]])] == [(holds, measured)]
 
 
 def test_a_band_is_of_one_row():
@@ -56,7 +56,7 @@ NESTING = pd.DataFrame(
 
 
 @pytest.mark.parametrize(
-    ("row", "holds", "found"),
+    ("row", "holds", "measured"),
     [
         (["lstm", "nesting", "below", "kn5"], True, "0.2 to 0.4, expected below kn5, 1.8 to 2"),
         (["kn5", "nesting", "above", "lstm"], True, "1.8 to 2, expected above lstm, 0.2 to 0.4"),
@@ -66,14 +66,14 @@ NESTING = pd.DataFrame(
         (["kn5", "nesting", 1.5, 2.5], True, "1.9, band 1.5 to 2.5"),
     ],
 )
-def test_a_comparison_is_of_whole_intervals(row, holds, found):
-    assert [*check_rows(NESTING, [row])] == [(holds, f"{row[0]} nesting = {found}")]
+def test_a_comparison_is_of_whole_intervals(row, holds, measured):
+    assert [*check_rows(NESTING, [row])] == [(holds, f"{row[0]} nesting = {measured}")]
 
 
 def test_a_claim_that_the_numbers_contradict_drifts(tmp_path, forks):
     claim = {"claim": "LSTMs nest", "holds": {"nesting": [["lstm", "nesting", "below", "kn5"]]}}
-    said = {"corpus": "ptb", "systems": [{"of": "lstm"}], "figure": {"nesting": claim}}
-    (tmp_path / "study.yaml").write_text(yaml.dump(said), encoding="utf-8")
+    study = {"corpus": "ptb", "systems": [{"of": "lstm"}], "figure": {"nesting": claim}}
+    (tmp_path / "study.yaml").write_text(yaml.dump(study), encoding="utf-8")
     (tmp_path / "results").mkdir()
     for table, code in ((NESTING, 0), (NESTING.assign(ci_low=0, ci_high=[2, 3, 1]), 1)):
         table.to_csv(tmp_path / "results/nesting.csv", index=False)
@@ -88,19 +88,19 @@ def test_a_claim_that_the_numbers_contradict_drifts(tmp_path, forks):
     (["lstm", "", "test", "perplexity_word", "8", 9], False), ("lstm", False),
 ])  # fmt: skip
 def test_a_band_is_a_row_and_what_is_expected_of_it(row, is_band):
-    said = {"corpus": "ptb", "systems": [{"of": "lstm"}], "bands": {"perplexity": [row]}}
+    study = {"corpus": "ptb", "systems": [{"of": "lstm"}], "bands": {"perplexity": [row]}}
     if is_band:
-        assert expand(Conf(CONF), "mine", said).reported["bands"] == said["bands"]
+        assert expand(Conf(CONF), "mine", study).reported["bands"] == study["bands"]
     else:
         with pytest.raises(UsageError, match=r"study mine, bands.perplexity.*; write "):
-            expand(Conf(CONF), "mine", said)
+            expand(Conf(CONF), "mine", study)
 
 
 @pytest.mark.parametrize("row", [["lstm", "", "test", "perplexity_word", 8, 9], ["lstm", "", "", "x", "better"]])
 def test_a_table_without_what_a_band_is_of_is_named(row, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    said = {"corpus": "ptb", "systems": [{"of": "lstm"}], "bands": {"x": [row]}}
-    (tmp_path / "study.yaml").write_text(yaml.dump(said), encoding="utf-8")
+    study = {"corpus": "ptb", "systems": [{"of": "lstm"}], "bands": {"x": [row]}}
+    (tmp_path / "study.yaml").write_text(yaml.dump(study), encoding="utf-8")
     (tmp_path / "results").mkdir()
     LINEAGE[KEY].to_csv(tmp_path / "results/x.csv", index=False)
     asked = "mean" if len(row) == 6 else "verdict"
@@ -135,8 +135,8 @@ def test_the_nightlys_step_summarises_all_three_outcomes(tmp_path, forks):
     steps = workflow["jobs"]["study"]["steps"]
     step = next(each["run"] for each in steps if "--summary" in each.get("run", ""))
     command, bands = step.splitlines()[0], {"x": [["lstm", "", "test", "perplexity_word", 8, 9]]}
-    said = {"corpus": "ptb", "systems": [{"of": "lstm"}], "bands": bands}
-    (tmp_path / "study.yaml").write_text(yaml.dump(said), encoding="utf-8")
+    study = {"corpus": "ptb", "systems": [{"of": "lstm"}], "bands": bands}
+    (tmp_path / "study.yaml").write_text(yaml.dump(study), encoding="utf-8")
     command = command.replace("${{ matrix.study }}", "")
     command = command.replace(".venv/bin/retable", f"{python_of(forks)} -m pipelines.cli.main")
     table, summary = tmp_path / "results/x.csv", tmp_path / "summary.md"
@@ -178,7 +178,7 @@ def test_a_branch_is_tested_once_and_what_it_made_is_kept():
         assert kept <= {*step["with"]["path"].splitlines()}
 
 
-@pytest.mark.parametrize("name", [name for name, said in WORKFLOWS.items() if "schedule" in said["on"]])
+@pytest.mark.parametrize("name", [name for name, workflow in WORKFLOWS.items() if "schedule" in workflow["on"]])
 def test_a_scheduled_workflow_tells_of_a_failure(name):
     jobs = WORKFLOWS[name]["jobs"]
     tell = jobs.pop("tell")
@@ -204,9 +204,9 @@ def test_a_failure_is_told_in_one_issue(tmp_path, is_open, summaries):
     (tmp_path / "open").write_text("17\n" * is_open, encoding="utf-8")
     own = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "NAME": "nightly", "RUN": "https://…/runs/1"}
     subprocess.run(["bash", "-e", "-c", step["run"]], cwd=tmp_path, env=own, check=True)
-    label, listed, told = (tmp_path / "calls").read_text(encoding="utf-8").splitlines()
+    label, listed, issue = (tmp_path / "calls").read_text(encoding="utf-8").splitlines()
     assert label == "label create nightly --force" and listed.startswith("issue list --label nightly --state open")
-    assert told.startswith(
+    assert issue.startswith(
         "issue comment 17 " if is_open else "issue create --title The workflow nightly fails --label"
     )
     body = "".join(f"bands of {number}\n" for number in range(summaries))

@@ -112,15 +112,15 @@ def test_a_gpts_special_tokens_stand_behind_all_rows_of_its_table(labelled):
     assert len(loaded.classify(["the cat sees a bird", "it"])) == 2
 
 
-@pytest.mark.parametrize(("overrides", "said"), [
+@pytest.mark.parametrize(("overrides", "message"), [
     (["recipe=transformer/gpt"], "init=hf:tiny-bert is a BERT, but the recipe's model is a GPT; write "),
     (["recipe=bert/bert", "model.n_layers=3"], "init=hf:tiny-bert sets the model's settings; remove mod"),
     (["recipe=bert/bert", "init=hf:none/of/these"],
      "none/of/these is not a folder and cannot be downloaded from the hub"),
 ])  # fmt: skip
-def test_what_does_not_fit_is_said_in_one_line(labelled, bert, overrides, said):
+def test_what_does_not_fit_is_said_in_one_line(labelled, bert, overrides, message):
     line = labelled.refuse("finetune", *SST2, "init=hf:tiny-bert", *overrides, RETABLE_DATA="data")
-    assert line.startswith(f"error: {said}")
+    assert line.startswith(f"error: {message}")
 
 
 # One step without any change, so the weights are the initial ones.
@@ -160,9 +160,9 @@ def test_pretraining_goes_on_from_a_cell_under_another_objective_too(labelled, c
     model = ["d_model=16", "n_layers=2", "n_heads=2", "max_length=32", "norm=post"]
     model = [f"model.{each}" for each in model] + ["+model.vocab_size=57", "+objective.vocab_size=57"]
     labelled.succeed("pretrain", *ENCODED, *same, *model, "system=again")
-    began, found = (read_weights(labelled.folder / f"outputs/pretrain/grammar_tiny/{name}-1/model.safetensors")
+    began, after = (read_weights(labelled.folder / f"outputs/pretrain/grammar_tiny/{name}-1/model.safetensors")
                     for name in ("on", "again"))  # fmt: skip
-    assert all(torch.equal(began[name], weight) for name, weight in found.items())
+    assert all(torch.equal(began[name], weight) for name, weight in after.items())
     without = ("objective.next_sentence=false", "batches.next_sentence=none", "objective.tie=false")
     labelled.succeed("pretrain", *ENCODED, *same, *model, *without, "system=other")
     cell = labelled.folder / "outputs/pretrain/grammar_tiny/other-1"
@@ -172,7 +172,7 @@ def test_pretraining_goes_on_from_a_cell_under_another_objective_too(labelled, c
     ).abs().max() < 1e-5
 
 
-@pytest.mark.parametrize(("overrides", "said"), [
+@pytest.mark.parametrize(("overrides", "message"), [
     (
         ["recipe=bert/bert", "init=hf:tiny-bert", "tokenizer=word"],
         "grammar_tiny/word was not encoded by the tokenizer of tiny-bert; first run python -m pipelines.tokenize_text "
@@ -188,8 +188,8 @@ def test_pretraining_goes_on_from_a_cell_under_another_objective_too(labelled, c
     (["recipe=recurrent/lstm", "init=pretrain/grammar_tiny/none-1"],
      "outputs/pretrain/grammar_tiny/none-1/config.yaml"),
 ])  # fmt: skip
-def test_what_pretraining_can_not_go_on_with_is_said_in_one_line(labelled, continued, overrides, said):
-    assert labelled.refuse("pretrain", "corpus=grammar_tiny", *overrides).startswith(f"error: {said}")
+def test_what_pretraining_can_not_go_on_with_is_said_in_one_line(labelled, continued, overrides, message):
+    assert labelled.refuse("pretrain", "corpus=grammar_tiny", *overrides).startswith(f"error: {message}")
 
 
 def test_the_cells_of_a_study_go_on_and_by_hand_they_are_the_same(labelled, continued):
@@ -210,8 +210,8 @@ def test_the_cells_of_a_study_go_on_and_by_hand_they_are_the_same(labelled, cont
     params.unlink()
     first, second = (labelled.folder / "outputs" / place for place in made)
     assert json.loads((second / "run.json").read_text())["made_from"][-1] == "pretrain/grammar_tiny/study_bert-1"
-    began, found = (read_weights(cell / "model.safetensors") for cell in (first, second))
-    assert all(torch.equal(began[name], weight) for name, weight in found.items())
+    began, after = (read_weights(cell / "model.safetensors") for cell in (first, second))
+    assert all(torch.equal(began[name], weight) for name, weight in after.items())
 
 
 def test_an_electras_generator_follows_the_checkpoints_settings(tmp_path):
@@ -292,8 +292,8 @@ def test_fine_tuning_is_that_of_transformers_own_trainer(labelled, bert, data, r
     trainer.train()
 
     curve = pd.read_csv(cell / "curve.csv")
-    mine = list(curve.loc[curve["metric"] == "train/loss", "value"])
-    assert len(mine) == epochs * -(-labels // 16) and mine == pytest.approx(trainer.losses, abs=1e-5)
+    losses = list(curve.loc[curve["metric"] == "train/loss", "value"])
+    assert len(losses) == epochs * -(-labels // 16) and losses == pytest.approx(trainer.losses, abs=1e-5)
     drawn.load_state_dict(read_weights(cell / "model.safetensors"))
     its = dict(theirs.named_parameters())
     for name, weight in weights_in_transformers(drawn).items():

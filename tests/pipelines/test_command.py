@@ -44,7 +44,7 @@ def test_help_names_every_command(command):
         assert code == 0 and shown.startswith(f"Usage: retable {name} ")
 
 
-@pytest.mark.parametrize(("arguments", "said"), [
+@pytest.mark.parametrize(("arguments", "message"), [
     (["stdies"], "No such command 'stdies'. Did you mean 'studies'?"),
     (["repro", "--jbs", "2"], "No such option: --jbs (Possible options: --jobs)"),
     (["repro", "--jobs", "two"], "Invalid value for '--jobs': "),
@@ -66,10 +66,10 @@ def test_help_names_every_command(command):
     (["submit", "bilstm", "--test", "SST2"], "--test SST2 is not a test set of GLUE; write SST-2"),
     (["new", "mine", "corpus=ptbb"], "unknown corpus 'ptbb'; write ptb"),
 ], ids=lambda value: " ".join(value) if isinstance(value, list) else "")  # fmt: skip
-def test_a_mistake_is_one_line_and_exit_code_2(command, arguments, said):
+def test_a_mistake_is_one_line_and_exit_code_2(command, arguments, message):
     code, printed, error = command(*arguments)
     (line,) = error.splitlines()
-    assert code == 2 and not printed and line.startswith("error: ") and said in line
+    assert code == 2 and not printed and line.startswith("error: ") and message in line
 
 
 @pytest.mark.parametrize(
@@ -133,14 +133,14 @@ def test_a_text_that_has_changed_is_named_on_standard_error(arguments, own_text,
     """Nevertheless the table, the cell or the model is returned."""
     monkeypatch.chdir(own_text)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{own_text}/mlflow.db")
-    code, printed, said = command(*arguments)
-    assert code == 0 and "stale" not in said
+    code, printed, stderr = command(*arguments)
+    assert code == 0 and "stale" not in stderr
     text = (own_text / "text.txt").read_text()
     try:
         (own_text / "text.txt").write_text(text[: len(text) // 2])
-        code, again, said = command(*arguments)
+        code, again, stderr = command(*arguments)
     finally:
         (own_text / "text.txt").write_text(text)
-    (line,) = [line for line in said.splitlines() if "stale" in line]
+    (line,) = [line for line in stderr.splitlines() if "stale" in line]
     assert code == 0 and line.startswith("stale: text.txt has changed since prepare/mine was made; ")
     assert again == printed or (arguments[0] == "register" and "mine-kn3-1" in again)

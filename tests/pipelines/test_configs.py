@@ -53,8 +53,8 @@ def check(cfg: DictConfig) -> None:
     plain = OmegaConf.to_container(cfg)
     plain.pop("hydra", None)
     for target in targets(plain):
-        found = get_class(target) if target.rpartition(".")[2][0].isupper() else get_method(target)
-        assert callable(found)
+        named = get_class(target) if target.rpartition(".")[2][0].isupper() else get_method(target)
+        assert callable(named)
 
 
 @pytest.mark.parametrize("stage", STAGES)

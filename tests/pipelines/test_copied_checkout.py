@@ -82,15 +82,15 @@ def test_next_to_the_checkout_the_package_is_imported_and_not_the_folder(tmp_pat
     makefile.write_text(f"include Makefile\none:\n\t{recipe.replace('$', '$$')}\n", encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "MAKEFLAGS")}
 
-    def found() -> str:
+    def imported_from() -> str:
         command = [checkout / ".venv/bin/python", "-c", "import retable; print(retable.__file__)"]
         return subprocess.run(
             command, cwd=checkout.parent, env=environment, capture_output=True, text=True, check=True
         ).stdout.strip()
 
-    assert found() == "None"  # a namespace package
+    assert imported_from() == "None"  # a namespace package
     subprocess.run(["make", "-f", "one.mk", "one"], cwd=checkout, env=environment, capture_output=True, check=True)
-    assert found() == str(checkout / "src/retable/__init__.py")
+    assert imported_from() == str(checkout / "src/retable/__init__.py")
 
 
 @pytest.mark.parametrize("command", [["retable", "show", "kn5-1"], ["evaluate", "cell=grammar/kn5-1"]])

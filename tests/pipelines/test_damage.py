@@ -16,7 +16,7 @@ DAMAGES = ("flipped", "cut", "empty", "longer", "swapped", "missing")
 
 
 @pytest.fixture(scope="module")
-def beside(cells) -> list[Path]:
+def spares(cells) -> list[Path]:
     return sorted(path for path in (cells.folder / "outputs").rglob("*") if path.is_file())
 
 
@@ -43,7 +43,7 @@ def damage(path: Path, how: str, others: list[Path]) -> bool:
 
 
 @pytest.mark.parametrize("place", CELLS)
-def test_each_file_of_a_cell_is_refused_by_name(place, cells, beside, tmp_path, monkeypatch):
+def test_each_file_of_a_cell_is_refused_by_name(place, cells, spares, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     whole, cell = cells.folder / "outputs" / place, Path("outputs", place)
     shutil.copytree(whole, cell)
@@ -51,7 +51,7 @@ def test_each_file_of_a_cell_is_refused_by_name(place, cells, beside, tmp_path, 
     assert len(names) >= 5
     for name in names:
         for how in DAMAGES:
-            if not damage(cell / name, how, beside):
+            if not damage(cell / name, how, spares):
                 shutil.copy(whole / name, cell / name)
                 continue
             digests._written.cache_clear()  # the names and sizes of a cell are cached per process
@@ -91,10 +91,10 @@ READERS = [
 
 
 @pytest.mark.parametrize(("file", "command"), READERS, ids=[f"{file} by {by[0]}" for file, by in READERS])
-def test_a_stage_refuses_what_it_reads(own, file, command, beside):
+def test_a_stage_refuses_what_it_reads(own, file, command, spares):
     path = own.folder / "outputs" / file
     whole = path.read_bytes()
-    damage(path, "flipped", beside)
+    damage(path, "flipped", spares)
     try:
         line = own.refuse(*command)
     finally:
@@ -115,11 +115,11 @@ def test_a_stage_refuses_what_it_reads(own, file, command, beside):
     ("pretrain/grammar_tiny/gpt-1/metrics.json", read_result),
     ("generate/grammar_tiny/gpt-1-top_p/samples.jsonl", read_result),
 ])  # fmt: skip
-def test_loading_and_reporting_refuse_what_they_read(own, file, read, beside, monkeypatch):
+def test_loading_and_reporting_refuse_what_they_read(own, file, read, spares, monkeypatch):
     monkeypatch.chdir(own.folder)
     path = Path("outputs", file)
     whole = path.read_bytes()
-    damage(path, "flipped", beside)
+    damage(path, "flipped", spares)
     try:
         with pytest.raises(UsageError, match=rf"^outputs/{file} is damaged"):
             read(Path("outputs", *path.parts[1:4]))

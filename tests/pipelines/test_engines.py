@@ -34,12 +34,12 @@ def test_a_module_runs_in_the_folder_and_says_its_code(tmp_path, monkeypatch, fo
     assert log.read_text(encoding="utf-8") == "before\na b c so 2 gpu 1\n"
 
 
-@pytest.mark.parametrize(("name", "slots", "said"), [
+@pytest.mark.parametrize(("name", "slots", "message"), [
     ("local", 0, "jobs=0 must be at least 1; write 1 or more"),
     ("cloud", None, "unknown engine 'cloud'; write local, ray or slurm"),
 ])  # fmt: skip
-def test_there_is_a_line_for_a_mistake(name, slots, said):
-    with pytest.raises(UsageError, match=f"^{said}"):
+def test_there_is_a_line_for_a_mistake(name, slots, message):
+    with pytest.raises(UsageError, match=f"^{message}"):
         engine(name, slots)
 
 

@@ -110,9 +110,9 @@ def test_the_quotes_that_are_proposed_are_read(value):
     try:
         OverridesParser.create().parse_override(f"x={value}")
     except HydraException:
-        said = one_line(OverrideParseException(f"x={value}", ""))
-        assert said.startswith(f"x={value} cannot be parsed; ")
-        (argument,) = shlex.split(said.partition(", as in ")[2])
+        message = one_line(OverrideParseException(f"x={value}", ""))
+        assert message.startswith(f"x={value} cannot be parsed; ")
+        (argument,) = shlex.split(message.partition(", as in ")[2])
         assert OverridesParser.create().parse_override(argument).value() == value
 
 
@@ -152,9 +152,9 @@ def test_a_reserved_word_of_a_benchmark_is_refused_by_file_and_line(benchmark, c
     header = "sentence\tlabel\n" * (benchmark == "sst2_prompt")
     text = header + "".join(line.format(word) for word in ("old", "young", "<eos>", "old"))
     file.write_text(text.replace("\t1\t\tthe cat old", "\t0\t\tthe cat old"), encoding="utf-8")
-    said = cells.refuse("evaluate", TINY, "cell=grammar_tiny/kn3-1", f"benchmark={benchmark}", "out=refused/x",
-                        f"benchmark.{benchmark}.{setting}={tmp_path / name.partition('/')[0]}")  # fmt: skip
-    assert said.startswith(f"error: {file}, line {3 + bool(header)}: ") and "contains <eos>, which" in said
+    message = cells.refuse("evaluate", TINY, "cell=grammar_tiny/kn3-1", f"benchmark={benchmark}", "out=refused/x",
+                           f"benchmark.{benchmark}.{setting}={tmp_path / name.partition('/')[0]}")  # fmt: skip
+    assert message.startswith(f"error: {file}, line {3 + bool(header)}: ") and "contains <eos>, which" in message
 
 
 def test_missing_data_folder(project):
@@ -233,9 +233,9 @@ def test_file_of_ones_own_that_is_read_otherwise_than_meant(project, tmp_path, g
 def test_recipe_that_says_nothing_of_tasks(project):
     line = project.refuse("finetune", "corpus=grammar_tiny", "recipe=recurrent/lstm", "task=sentiment")
     assert "recipe=recurrent/lstm" in line and "task=sentiment" in line
-    said = line.partition("'")[2].partition("'")[0]
+    override = line.partition("'")[2].partition("'")[0]
     few = ["corpus=grammar_tiny", "recipe=recurrent/lstm", "task=sentiment", "max_steps=1", "system=as_told"]
-    project.succeed("finetune", *few, said)
+    project.succeed("finetune", *few, override)
 
 
 @pytest.mark.parametrize(("stage", "overrides", "message"), [
@@ -285,8 +285,8 @@ def test_truncated_checkpoint(project):
     (checkpoint,) = (project.folder / "work").rglob("last.ckpt")
     checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
     done = project.succeed("pretrain", *settings)
-    said = f"{checkpoint.relative_to(project.folder)} is damaged; training resumes from previous.ckpt"
-    assert said in done.stderr.splitlines()
+    warning = f"{checkpoint.relative_to(project.folder)} is damaged; training resumes from previous.ckpt"
+    assert warning in done.stderr.splitlines()
 
 
 # A file after a merge, cut off, empty, of another kind, of another version, and with an invalid stage.

@@ -26,11 +26,11 @@ def job(tmp_path):
     """Return the request to run a script in a fork, and a pipe that shows when the script has started."""
 
     def made(text: str) -> tuple[dict, str]:
-        script, started, said = tmp_path / "script.py", tmp_path / "started", tmp_path / "said.txt"
+        script, started, log = tmp_path / "script.py", tmp_path / "started", tmp_path / "said.txt"
         script.write_text(text, encoding="utf-8")
-        said.touch()
+        log.touch()
         os.mkfifo(started)
-        asked = {"module": str(script), "arguments": [], "folder": str(tmp_path), "out": str(said), "err": str(said)}
+        asked = {"module": str(script), "arguments": [], "folder": str(tmp_path), "out": str(log), "err": str(log)}
         return asked | {"environment": {"STARTED": str(started)}}, str(started)
 
     return made

@@ -117,14 +117,14 @@ def test_a_beginning_is_completed(command, cell, begun):
 
 
 def test_unknown_words_are_named_and_nothing_will_do_too(command):
-    printed, said = command("generate", "words-1", "the zebra <unk> yak")
+    printed, stderr = command("generate", "words-1", "the zebra <unk> yak")
     assert printed == "the zebra <unk> yak\n"
-    assert said.splitlines() == [
+    assert stderr.splitlines() == [
         "unknown to the tokenizer, read as <unk>: zebra, yak",
         "note: the model ended the text at once; write another or a longer prompt",
     ]
-    printed, said = command("generate", "words-1")
-    assert printed.startswith("the old man sees a") and not said
+    printed, stderr = command("generate", "words-1")
+    assert printed.startswith("the old man sees a") and not stderr
 
 
 def test_special_tokens_in_a_prompt_are_read_as_such_only_if_asked_for(command, run, refuse, project):
@@ -134,9 +134,9 @@ def test_special_tokens_in_a_prompt_are_read_as_such_only_if_asked_for(command, 
         assert refused in command(*call, code=2)[1]
     ids = project.tokenizers["word"].encode("the old man\na")
     model, calls = project.models["words-1"], ["--special-tokens", "--strategy", "beam", "--num-beams", "9", "--n", "1"]
-    printed, said = command("generate", "words-1", prompt, *calls, "--max-new-tokens", "1")
+    printed, stderr = command("generate", "words-1", prompt, *calls, "--max-new-tokens", "1")
     best = max(model.log_prob(np.array([*ids, word]))[-1] for word in range(project.tokenizers["word"].vocab_size))
-    assert float(printed.split()[0]) == pytest.approx(best, abs=1e-3) and not said
+    assert float(printed.split()[0]) == pytest.approx(best, abs=1e-3) and not stderr
     given = ["cell=c/words-1", "decoding=greedy", f'prompts=["{prompt}"]', "out=c/words-marks"]
     assert refused in refuse(generate, *given)
     run(generate, *given, "special_tokens=true")
@@ -158,17 +158,17 @@ def test_alternatives_come_with_their_log_probabilities(command, project):
 @pytest.mark.parametrize("end", [True, False])
 def test_ranking_is_by_the_models_own_probability(command, project, end):
     texts = ["dog the sees a", "a dog sees the man", "the old ape"]
-    printed, said = command("score", "words-1", *texts, "--end" if end else "--no-end")
-    assert said == "unknown to the tokenizer, read as <unk>: ape\n"
+    printed, stderr = command("score", "words-1", *texts, "--end" if end else "--no-end")
+    assert stderr == "unknown to the tokenizer, read as <unk>: ape\n"
     model, tokenizer = project.models["words-1"], project.tokenizers["word"]
-    found = [line.split(maxsplit=3) for line in printed.splitlines()[1:]]
-    assert found[0][3] == "a dog sees the man" and len(found) == 3
-    for log_prob, each, n, text in found:
+    rows = [line.split(maxsplit=3) for line in printed.splitlines()[1:]]
+    assert rows[0][3] == "a dog sees the man" and len(rows) == 3
+    for log_prob, each, n, text in rows:
         ids = tokenizer.encode(text + "\n" * end)
         expected = model.log_prob(np.array(ids)).sum()
         assert (float(log_prob), int(n)) == (pytest.approx(expected, abs=1e-3), len(ids))
         assert float(each) == pytest.approx(expected / len(ids), abs=1e-3)
-    assert [float(row[0]) for row in found] == sorted((float(row[0]) for row in found), reverse=True)
+    assert [float(row[0]) for row in rows] == sorted((float(row[0]) for row in rows), reverse=True)
 
 
 def test_samples_stand_in_the_cell_and_in_mlflow(run, project):
@@ -226,8 +226,8 @@ def test_mistakes_of_use(refuse, project, application, overrides, message):
     (["export", "lstm-1", "x.arpa"], "lstm-1 is not an n-gram model, and an ARPA file can contain"),
 ], ids=lambda part: part if isinstance(part, str) else "")  # fmt: skip
 def test_mistakes_of_the_command(command, arguments, message):
-    said = command(*arguments, code=2)[1].splitlines()[-1]
-    assert said.startswith("error: ") and message in said
+    stderr = command(*arguments, code=2)[1].splitlines()[-1]
+    assert stderr.startswith("error: ") and message in stderr
 
 
 def test_a_typo_and_no_word_at_all(command):

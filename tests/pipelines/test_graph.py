@@ -69,10 +69,10 @@ def test_run_leads_to_its_origins(graph):
     assert record["upstream_runs"] == [each["mlflow_run_id"] for each in upstream]
     client = MlflowClient(f"sqlite:///{graph.folder / 'mlflow.db'}")
     (experiment,) = client.search_experiments(filter_string="name = 'retable'")
-    (found,) = client.search_runs([experiment.experiment_id], f"tags.`retable.cell` = '{cell}'")
-    assert found.info.run_id == record["mlflow_run_id"]
-    assert found.data.tags["retable.upstream"] == ",".join(record["upstream_runs"])
-    assert found.data.tags["mlflow.runName"] == "perplexity"  # named after the cell of its parent run
+    (tracked,) = client.search_runs([experiment.experiment_id], f"tags.`retable.cell` = '{cell}'")
+    assert tracked.info.run_id == record["mlflow_run_id"]
+    assert tracked.data.tags["retable.upstream"] == ",".join(record["upstream_runs"])
+    assert tracked.data.tags["mlflow.runName"] == "perplexity"  # named after the cell of its parent run
 
 
 def test_a_cell_whose_origins_have_no_record_is_made_alike(graph):
@@ -111,9 +111,9 @@ def measured(graph, monkeypatch):
     loads, names = [], []
 
     def measured_before(kept, folder):
-        if (found := found_before(kept, folder)) is None:
+        if (before := found_before(kept, folder)) is None:
             names.append(folder.name)
-        return found
+        return before
 
     monkeypatch.setattr(evaluate, "load_system", lambda cell: loads.append(cell) or load(cell))
     monkeypatch.setattr(evaluate, "measured_before", measured_before)

@@ -36,10 +36,10 @@ def test_a_task_has_the_score_of_our_own(system, outputs, tmp_path):
         "doc_to_text": "", "target_delimiter": "", "doc_to_target": 0, "doc_to_choice": "{{[good, bad]}}",
         "metric_list": [{"metric": "acc"}],
     }  # fmt: skip
-    found = lm_eval.simple_evaluate(model=CellLM(str(cell)), tasks=[task], bootstrap_iters=0)
+    results = lm_eval.simple_evaluate(model=CellLM(str(cell)), tasks=[task], bootstrap_iters=0)
     scored = retable.load(cell).score([text for pair in pairs for text in pair])
     good, bad = np.array([each.log_prob for each in scored]).reshape(-1, 2).T
-    assert found["results"]["own_pairs"]["acc,none"] == pytest.approx((good >= bad).mean())
+    assert results["results"]["own_pairs"]["acc,none"] == pytest.approx((good >= bad).mean())
 
 
 def test_requests_are_answered_by_scorer_and_greedy_decoding(outputs):

@@ -84,14 +84,14 @@ def test_an_arpa_file_of_other_words_is_scored_on_tokens_of_its_own(arpa):
     assert perplexities(arpa, "other", "tokenizer=pretrained")["test/perplexity_word"] > 1
 
 
-@pytest.mark.parametrize(("n", "more", "said"), [
+@pytest.mark.parametrize(("n", "more", "message"), [
     (2, "", "odd.arpa lacks <unk> for unknown words, or has both <eos> and </s>; write the file again"),
     (4, "-1\t<unk>\n-1\t<eos>\n", "odd.arpa lacks <unk> for unknown words, or has both <eos> and </s>"),
     (3, "-inf\t<unk>\n", "odd.arpa has a probability of 0, or lacks prefixes of its n-grams; write the file"),
 ])  # fmt: skip
-def test_what_an_arpa_file_lacks_is_said_in_one_line(project, n, more, said):
+def test_what_an_arpa_file_lacks_is_said_in_one_line(project, n, more, message):
     (project.folder / "odd.arpa").write_text(ARPA.format(n=n, more=more))
-    assert project.refuse("cli.main", "import", "odd.arpa", "grammar_tiny/odd").startswith(f"error: {said}")
+    assert project.refuse("cli.main", "import", "odd.arpa", "grammar_tiny/odd").startswith(f"error: {message}")
     assert not (project.folder / "outputs/pretrain/grammar_tiny/odd").exists()
 
 
@@ -142,8 +142,8 @@ def test_other_checkpoints_are_loaded_and_measured(name, project):
 def test_a_checkpoint_without_its_whole_pretraining_is_refused(project):
     objective, tokenizer = system("electra")
     exported(objective, tokenizer, project.folder / "judge")
-    said = "judge lacks the pretraining head of a BERT, which a cell needs; train from the checkpoint instead, with "
-    assert project.refuse("cli.main", "import", "judge", "grammar_tiny/judge") == f"error: {said}init=hf:judge"
+    message = "judge lacks the pretraining head of a BERT, which a cell needs; train from the checkpoint instead, with "
+    assert project.refuse("cli.main", "import", "judge", "grammar_tiny/judge") == f"error: {message}init=hf:judge"
     alone = exported(widened(gpt(bpe().vocab_size)).model, bpe(), project.folder / "alone")
     assert alone.is_dir() and project.refuse("cli.main", "import", "nowhere", "grammar_tiny/nowhere").startswith(
         "error: nowhere is not a fol"
@@ -207,30 +207,30 @@ def test_word_vectors_may_be_of_a_corpus_or_task_of_the_studys_own(name, tmp_pat
     np.testing.assert_allclose(retable.load(import_cell("v.txt", name)).vectors(WORDS), VECTORS, rtol=1e-6)
 
 
-@pytest.mark.parametrize(("file", "name", "said"), [
+@pytest.mark.parametrize(("file", "name", "message"), [
     ("a.txt", "conll/x", "unknown corpus or task 'conll'; write conll2000_chunking or conll2000_np or conll2"),
     ("a.bin", "sentimnt/x", "unknown corpus or task 'sentimnt'; write sentiment"),
     ("a.txt", "grammr/x", "unknown corpus 'grammr'; write grammar"),
     ("a.arpa", "sentiment/x", "unknown corpus 'sentiment' (sentiment is a task); "),
 ])  # fmt: skip
-def test_a_name_of_no_corpus_is_answered_with_the_nearest(file, name, said, project):
+def test_a_name_of_no_corpus_is_answered_with_the_nearest(file, name, message, project):
     line = project.refuse("cli.main", "import", file, name)
-    assert line.startswith(f"error: retable import {file} {name}: {said}"), line
+    assert line.startswith(f"error: retable import {file} {name}: {message}"), line
 
 
-@pytest.mark.parametrize("place, said", [
+@pytest.mark.parametrize("place, message", [
     ("", "exists; write the name of a new or an empty folder"),
     ("full", "exists; write the name of a new or an empty folder"), ("mine.arpa/x", "does not exist; make it"),
     ("folder.arpa", "is a folder; write the name of a file"), ("nowhere/x.arpa", "does not exist; make it"),
     ("outputs/pretrain/grammar_tiny/counted-1", "is in the cell"),
     ("outputs/pretrain/grammar_tiny/counted-1/x.arpa", "is in the cell"),
 ])  # fmt: skip
-def test_an_export_takes_no_place_that_others_have(place, said, arpa, monkeypatch):
+def test_an_export_takes_no_place_that_others_have(place, message, arpa, monkeypatch):
     monkeypatch.chdir(arpa.folder)
     for folder in ("full/of", "folder.arpa"):
         Path(folder).mkdir(parents=True, exist_ok=True)
     before = contents()
-    with pytest.raises(UsageError, match=re.escape(said)):
+    with pytest.raises(UsageError, match=re.escape(message)):
         export_cell("pretrain/grammar_tiny/counted-1", Path(place), "mit")
     assert contents() == before
 

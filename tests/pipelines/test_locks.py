@@ -99,7 +99,7 @@ def test_a_stages_notes_are_written_in_place_as_dvc_writes_them(tmp_path, monkey
 
 
 @pytest.mark.parametrize("seconds", [-3600, 0, 3600])
-@pytest.mark.parametrize(("said", "stays"), [
+@pytest.mark.parametrize(("holder", "stays"), [
     ("", False),  # cut off
     ('{"write": {"outputs/a', False),
     ("{}", False),
@@ -109,7 +109,7 @@ def test_a_stages_notes_are_written_in_place_as_dvc_writes_them(tmp_path, monkey
     ('{"read": {"a": [{"pid": MINE, "cmd": "dvc repro"}]}}', False),  # a process number of another container
     ('{"read": {"a": [{"pid": ENDED, "cmd": "dvc repro"}]}}', False),
 ])  # fmt: skip
-def test_only_who_is_at_work_is_known_to_be(said, stays, seconds, tmp_path):
+def test_only_who_is_at_work_is_known_to_be(holder, stays, seconds, tmp_path):
     """In spite of any change of the clock while a process works."""
     (notes := tmp_path / "project/.dvc/tmp/rwlock").parent.mkdir(parents=True)
     forget_killed(notes)
@@ -123,8 +123,8 @@ def test_only_who_is_at_work_is_known_to_be(said, stays, seconds, tmp_path):
             "MINE": other.pid, "DVC": at_work.pid, "ENDED": zombie.pid, "NOBODY": PID_MAX, "ELSEWHERE": elsewhere.pid,
         }  # fmt: skip
         for name, pid in pids.items():
-            said = said.replace(name, str(pid))
-        notes.write_text(said)
+            holder = holder.replace(name, str(pid))
+        notes.write_text(holder)
         os.utime(notes, (time.time() + seconds, time.time() + seconds))
         forget_killed(notes)
         other.kill(), at_work.kill(), elsewhere.kill()
@@ -159,8 +159,8 @@ def ended() -> subprocess.Popen:
 def test_a_study_is_made_by_one_command_at_a_time(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with only_one("small"):
-        said = f"^study small is being run by process {os.getpid()} on .* since .*; wait for it, or end it$"
-        with pytest.raises(UsageError, match=said), only_one("small"):
+        message = f"^study small is being run by process {os.getpid()} on .* since .*; wait for it, or end it$"
+        with pytest.raises(UsageError, match=message), only_one("small"):
             pass
         if (child := os.fork()) == 0:  # the child holds the lock too
             time.sleep(1)

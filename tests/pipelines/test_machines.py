@@ -67,13 +67,13 @@ def test_a_clock_that_is_put_back(project):
     assert run.info.status == "FINISHED" and run.info.end_time >= run.info.start_time
 
 
-@pytest.mark.parametrize(("number", "said"), [
+@pytest.mark.parametrize(("number", "message"), [
     (errno.ENOSPC, "the disk is full"), (errno.EDQUOT, "the disk is full"),
     (errno.EROFS, "outputs/x: Read-only file system"), (errno.EACCES, "outputs/x: Permission denied"),
     (errno.EXDEV, "outputs/ and work/ are on different mounts (outputs/x)"),
 ])  # fmt: skip
 @pytest.mark.parametrize("wrapped", [False, True])
-def test_what_the_system_refuses_is_said_in_one_line(capsys, number, said, wrapped):
+def test_what_the_system_refuses_is_said_in_one_line(capsys, number, message, wrapped):
     with pytest.raises(SystemExit) as end, one_line_errors():
         try:
             raise OSError(number, os.strerror(number), "outputs/x")
@@ -82,7 +82,7 @@ def test_what_the_system_refuses_is_said_in_one_line(capsys, number, said, wrapp
                 raise ValueError("Unable to configure handler 'file'") from error
             raise
     (line,) = capsys.readouterr().err.splitlines()
-    assert end.value.code == 2 and line.startswith(f"error: {said}") and "resumes from its last checkpoint" in line
+    assert end.value.code == 2 and line.startswith(f"error: {message}") and "resumes from its last checkpoint" in line
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("mount"), reason="only root can mount a folder")

@@ -72,10 +72,10 @@ def test_onlookers_change_no_number(project, plain):
 def test_several_loggers_and_a_callback_of_ones_own(project, plain):
     (project.folder / "own_callback.py").write_text(OWN)
     before = runs(project)
-    told, done = cell(project, "told", "+callbacks.told._target_=own_callback.Told", "logger=[mlflow,csv]")
+    observed, done = cell(project, "told", "+callbacks.told._target_=own_callback.Told", "logger=[mlflow,csv]")
     assert "own callback: 4" in done.stdout
-    assert (told / "model.safetensors").read_bytes() == (plain / "model.safetensors").read_bytes()
-    assert runs(project) == before + 1 and "told" in (told / "config.yaml").read_text()
+    assert (observed / "model.safetensors").read_bytes() == (plain / "model.safetensors").read_bytes()
+    assert runs(project) == before + 1 and "told" in (observed / "config.yaml").read_text()
     assert [row["own/steps"] for row in rows(project, "told") if row["own/steps"]] == ["4.0"]
 
 

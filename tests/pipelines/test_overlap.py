@@ -19,10 +19,10 @@ def outputs(cells):
 def test_a_corpus_has_the_shares_of_its_files(outputs):
     folder = outputs / "prepare/grammar_tiny"
     metrics = json.loads((folder / "metrics.json").read_text())
-    found = {name: value for name, value in metrics.items() if "/overlap_" in name}
+    shares = {name: value for name, value in metrics.items() if "/overlap_" in name}
     expected = brute_force(folder / "train.txt", folder / "test.txt", "document", 13)
-    assert found == pytest.approx({f"test/{name}": value for name, value in expected.items()})
-    assert 0 < found["test/overlap_lines"] < 1 and "test/overlap_13grams" in found
+    assert shares == pytest.approx({f"test/{name}": value for name, value in expected.items()})
+    assert 0 < shares["test/overlap_lines"] < 1 and "test/overlap_13grams" in shares
 
 
 def test_a_task_has_the_shares_of_its_examples(outputs):

@@ -106,10 +106,10 @@ def test_a_part_without_a_class_and_predictions_of_one_class_are_told_once(own):
     parts = {"train": "few", "test": "both", "+test_b": "one", "+validation_b": "both"}
     done = train(own, *SMALL, "out=mine/few-1", *_files(parts))
     assert done.returncode == 0, done.stderr
-    *found, test, validation = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
+    *warned, test, validation = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
     all_of = "warning: all {} are of class 'differs', so its scores do not compare classes; add rows of other classes"
     few, one = "10 rows of validation (0.25 of mine/few.csv)", "3 rows of test_b (mine/one.csv)"
-    assert found == [all_of.format(few), all_of.format(one)]
+    assert warned == [all_of.format(few), all_of.format(one)]
     for split, line in (("test", test), ("validation_b", validation)):
         assert re.fullmatch(f"warning: all predictions of {split} are the same, [01]; try another learning rate", line)
     parts = {"train": "one", "validation": "both", "test": "both"}
@@ -145,11 +145,11 @@ def kinds(own):
     (folder / "lines.txt").write_text("".join(lines))
     (folder / "new_lines.txt").write_text("".join(lines[:7]))
     pairs = pd.DataFrame(ROWS[:5], columns=["question", "answer", "verdict"]).drop(columns="verdict")
-    found = {"pairs": pairs, "score": sizes[3:14].drop(columns="size"), "lines": pd.DataFrame({"answer": answers[:7]})}
+    tables = {"pairs": pairs, "score": sizes[3:14].drop(columns="size"), "lines": pd.DataFrame({"answer": answers[:7]})}
     for kind, settings in KINDS.items():
         done = train(own, *SMALL, f"out=mine/{kind}-1", *settings)
         assert done.returncode == 0, done.stderr
-    return {kind: (own.folder / f"outputs/from_scratch/mine/{kind}-1", table) for kind, table in found.items()}
+    return {kind: (own.folder / f"outputs/from_scratch/mine/{kind}-1", table) for kind, table in tables.items()}
 
 
 @pytest.fixture
@@ -199,9 +199,9 @@ def test_a_file_is_predicted_as_the_stage_predicts_the_test_set(kind, form, out,
     """The file's other columns are kept; probabilities are the softmax of the logits."""
     cell, table = kinds[kind]
     own = {"score": "mine/new_sizes.tsv", "lines": "mine/new_lines.txt"}
-    stdin, _, said = form.rpartition(" ")
+    stdin, _, suffix = form.rpartition(" ")
     path = own[kind] if form == "own" else "-" if stdin else tmp_path / f"new.{form}"
-    given = b"" if form == "own" else written(table, said)
+    given = b"" if form == "own" else written(table, suffix)
     if isinstance(path, type(tmp_path)):
         path.write_bytes(given)
     if kind == "score" and form == "stdin tsv":
@@ -209,25 +209,25 @@ def test_a_file_is_predicted_as_the_stage_predicts_the_test_set(kind, form, out,
     place = [] if out is None else ["--out", tmp_path / f"predicted.{out}"]
     code, printed, said_else = command("predict", cell, path, *place, given=given)
     assert (code, said_else) == (0, ""), said_else
-    wrote = out or {"own": "tsv", "parquet": "tsv"}.get(form, said)
-    found = read(printed if out is None else (tmp_path / f"predicted.{out}").read_text(), wrote)
+    wrote = out or {"own": "tsv", "parquet": "tsv"}.get(form, suffix)
+    read_back = read(printed if out is None else (tmp_path / f"predicted.{out}").read_text(), wrote)
     units = pd.read_csv(cell / "units.csv").query("split == 'test'")
-    assert len(found) == len(table) == len(units)
+    assert len(read_back) == len(table) == len(units)
     for column in table:
-        assert found[column].astype(str).tolist() == table[column].astype(str).tolist()
+        assert read_back[column].astype(str).tolist() == table[column].astype(str).tolist()
     system = retable.load(cell)
     if kind == "score":
-        assert [*found][-1] == "predicted" and found["predicted"].tolist() == pytest.approx(
+        assert [*read_back][-1] == "predicted" and read_back["predicted"].tolist() == pytest.approx(
             units["prediction"], rel=1e-5
         )
         return
-    assert found["predicted"].tolist() == [system.labels[int(place)] for place in units["prediction"]]
+    assert read_back["predicted"].tolist() == [system.labels[int(place)] for place in units["prediction"]]
     examples = system.task.encode(system.objective.model, system.text, system.task.examples("test"))
     with torch.no_grad():  # one example at a time
         logits = np.vstack([system.objective(examples.pad(np.array([i]))).numpy() for i in range(len(table))])
-    shares = found[[f"p({name})" for name in system.labels]].to_numpy()
+    shares = read_back[[f"p({name})" for name in system.labels]].to_numpy()
     np.testing.assert_allclose(shares, softmax(logits, axis=1), atol=2e-6)
-    np.testing.assert_allclose(found["probability"], shares.max(axis=1), atol=2e-6)
+    np.testing.assert_allclose(read_back["probability"], shares.max(axis=1), atol=2e-6)
 
 
 def test_texts_are_predicted_without_a_file(kinds, command):
@@ -258,10 +258,10 @@ def test_what_can_not_be_predicted_is_said_in_one_line_and_nothing_is_written(
 ):
     before = {path: path.read_bytes() for path in (own.folder / "mine").iterdir() if path.is_file()}
     given = given if isinstance(given, bytes) else given.encode()
-    code, printed, said = command("predict", kinds["pairs"][0], *arguments, given=given)
-    *warned, error = said.splitlines()
+    code, printed, stderr = command("predict", kinds["pairs"][0], *arguments, given=given)
+    *warned, error = stderr.splitlines()
     assert code == 2 and not printed and all(line.startswith("unknown to the tokenizer") for line in warned)
-    assert error.startswith("error: ") and message in error and "/tmp" not in said.replace(str(own.folder), "")
+    assert error.startswith("error: ") and message in error and "/tmp" not in stderr.replace(str(own.folder), "")
     assert {path: path.read_bytes() for path in before} == before
     assert not [*own.folder.glob("p.*")] and not (own.folder / "none").exists()
 
@@ -269,9 +269,9 @@ def test_what_can_not_be_predicted_is_said_in_one_line_and_nothing_is_written(
 def test_python_gives_the_same_table(kinds, own, tmp_path):
     cell, table = kinds["pairs"]
     table.to_csv(tmp_path / "new.csv", index=False)
-    found = retable.load(cell).predict(tmp_path / "new.csv")
-    assert [*found][:3] == ["question", "answer", "predicted"] and "predict" in retable.load(cell).can
-    assert found["predicted"].tolist() == retable.load(cell).classify(list(map(tuple, table.to_numpy())))
+    predicted = retable.load(cell).predict(tmp_path / "new.csv")
+    assert [*predicted][:3] == ["question", "answer", "predicted"] and "predict" in retable.load(cell).can
+    assert predicted["predicted"].tolist() == retable.load(cell).classify(list(map(tuple, table.to_numpy())))
     with pytest.raises(UsageError, match=r"none\.csv does not exist"):
         retable.load(cell).predict("none.csv")
 

@@ -175,9 +175,9 @@ def test_a_process_whose_partner_ends_has_one_line(tmp_path, capfd, waits, left,
     pids = [forked(partial(work, rank)) for rank in (0, 1)]
     codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
     of_torch = r"\[[WI]\d+ |Exception raised from recvBytes|frame #\d+|<omitting|$"  # warnings of torch's C++ code
-    said = [line for line in capfd.readouterr().err.splitlines() if not re.match(of_torch, line)]
+    lines = [line for line in capfd.readouterr().err.splitlines() if not re.match(of_torch, line)]
     assert codes[left] == 2 and codes[1 - left] != 0
-    assert said == [f"{'error: ' * (left == 0)}{PARTNER_LOST}"]
+    assert lines == [f"{'error: ' * (left == 0)}{PARTNER_LOST}"]
 
 
 def test_lightning_tells_it_in_the_same_line(capfd):

@@ -98,8 +98,8 @@ def test_params_may_change_settings_but_no_cells(monkeypatch, tmp_path):
 def test_files_that_an_experiment_may_change_need_no_resolver_of_the_project():
     """`dvc exp run -S FILE:key=value` resolves the whole file with an OmegaConf that has only its default resolvers."""
     files = [*(CONF / "recipe").rglob("*.yaml"), CONF.parent / "params.yaml", *STUDIES.glob("*/params.yaml")]
-    found = {path: re.findall(r"\$\{([\w.]+):", path.read_text(encoding="utf-8")) for path in files}
-    assert len(files) > 150 and not {path: names for path, names in found.items() if {*names} - OMEGACONF}
+    resolvers = {path: re.findall(r"\$\{([\w.]+):", path.read_text(encoding="utf-8")) for path in files}
+    assert len(files) > 150 and not {path: names for path, names in resolvers.items() if {*names} - OMEGACONF}
 
 
 def test_a_cell_that_begins_with_another_or_with_a_checkpoint_depends_on_it(monkeypatch, tmp_path):
@@ -136,14 +136,14 @@ def test_configurations_of_a_studys_own_come_first(monkeypatch, tmp_path):
     for path in ("mine/a.txt", "b.txt", "mine/train.csv"):
         Path(path).write_text("a b\n")
     entry = {"of": "bilstm", "task": "rte", "set": {"task.files.train": "mine/train.csv"}}
-    said = {"corpus": ["a", "b", "c"], "systems": [{"of": ["longer", "kn5"]}, entry]}
-    Path("study.yaml").write_text(yaml.dump(said))
+    study_yaml = {"corpus": ["a", "b", "c"], "systems": [{"of": ["longer", "kn5"]}, entry]}
+    Path("study.yaml").write_text(yaml.dump(study_yaml))
     study = compose.study_here()
     with compose.composing():
-        found = {cell.place: dvc_project.data_of(cell) for cell in study.cells.values()}
+        data = {cell.place: dvc_project.data_of(cell) for cell in study.cells.values()}
         made = {name: compose.configuration(study.cells[f"pretrain/a/{name}-1"]) for name in ("longer", "kn5")}
-    assert [found[f"prepare/{name}"] for name in "abc"] == [["mine/a.txt"], ["b.txt"], ["mine/texts"]]
-    read = found["from_scratch/a/rte-bilstm-1"]
+    assert [data[f"prepare/{name}"] for name in "abc"] == [["mine/a.txt"], ["b.txt"], ["mine/texts"]]
+    read = data["from_scratch/a/rte-bilstm-1"]
     assert "mine/train.csv" in read and "data/glue/RTE/dev.tsv" in read and "data/glue/RTE/train.tsv" not in read
     assert made["longer"]["epochs"] == 77 and made["kn5"]["model"]["order"] == 4
     dvc_project.graph()
@@ -162,13 +162,13 @@ def test_a_text_that_comes_later_is_seen(monkeypatch, tmp_path):
 
 
 def test_what_one_cell_sets_is_not_anothers():
-    systems = [{"of": "lstm", "as": name, "set": {"batches": said}}
-               for name, said in {"a": "{length: 77}", "b": "{batch_size: 4}"}.items()]  # fmt: skip
+    systems = [{"of": "lstm", "as": name, "set": {"batches": settings}}
+               for name, settings in {"a": "{length: 77}", "b": "{batch_size: 4}"}.items()]  # fmt: skip
     cells = expand(Conf(CONF), "mine", {"corpus": "grammar_tiny", "systems": systems}).cells
     with compose.composing():
-        found = {name: compose.configuration(cells[f"pretrain/grammar_tiny/{name}-1"])["batches"] for name in "ab"}
-    assert found["a"]["length"] == 77 and found["b"]["batch_size"] == 4
-    assert found["b"]["length"] != 77 and found["a"]["batch_size"] != 4
+        batches = {name: compose.configuration(cells[f"pretrain/grammar_tiny/{name}-1"])["batches"] for name in "ab"}
+    assert batches["a"]["length"] == 77 and batches["b"]["batch_size"] == 4
+    assert batches["b"]["length"] != 77 and batches["a"]["batch_size"] != 4
 
 
 @pytest.mark.long

@@ -87,10 +87,10 @@ def installed(tmp_path, site) -> Installed:
 
 
 def test_the_wheel_has_every_package():
-    found = {".".join(path.parent.relative_to(ROOT / "src").parts) for path in (ROOT / "src").rglob("__init__.py")}
-    found |= {".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "pipelines").rglob("__init__.py")}
+    packages = {".".join(path.parent.relative_to(ROOT / "src").parts) for path in (ROOT / "src").rglob("__init__.py")}
+    packages |= {".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "pipelines").rglob("__init__.py")}
     listed = PYPROJECT["tool"]["setuptools"]["packages"]
-    assert sorted(listed) == sorted(found | {"hydra_plugins", "pipelines.template"})
+    assert sorted(listed) == sorted(packages | {"hydra_plugins", "pipelines.template"})
 
 
 def test_the_wheel_has_every_file(site):
@@ -140,14 +140,14 @@ def test_dvc_lists_the_stages_of_the_study_only(two, monkeypatch):
 
 @pytest.mark.long
 def test_without_a_project_the_configurations_are_the_packages(installed):
-    said = installed.says("studies")
-    named = {line.split()[0] for line in said.splitlines() if not line.startswith(" ")}
+    printed = installed.says("studies")
+    named = {line.split()[0] for line in printed.splitlines() if not line.startswith(" ")}
     assert named == {path.parent.name for path in STUDIES.glob("*/study.yaml")}
     assert "grammar_tiny" in installed.says("--help", module="pipelines.prepare")
     composed = installed.says("corpus=grammar_tiny", "recipe=counted/kn5", "--cfg=job", module="pipelines.pretrain")
     assert yaml.safe_load(composed)["model"]["order"] == 5
-    for said in (("repro", "histry"), ("why", "no-1", "--study", "histry"), ("tables", "histry")):
-        done = installed(*said)
+    for printed in (("repro", "histry"), ("why", "no-1", "--study", "histry"), ("tables", "histry")):
+        done = installed(*printed)
         assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
     assert not [*installed.folder.iterdir()]
 
@@ -163,8 +163,8 @@ def test_a_folder_with_something_else_is_left_alone(installed):
 
 
 def test_a_study_that_comes_into_git_keeps_its_local_settings(installed):
-    said = installed("graph", "smoke").stderr
-    assert said == f"created {installed.folder / 'smoke'}, a copy of study smoke\n"
+    stderr = installed("graph", "smoke").stderr
+    assert stderr == f"created {installed.folder / 'smoke'}, a copy of study smoke\n"
     installed.says("--cd", "smoke", "remote", "add", "--local", "ours", "ssh://somewhere", module="dvc")
     subprocess.run(["git", "init", "--quiet"], cwd=installed.folder, check=True)
     installed.says("graph", "smoke")
@@ -183,10 +183,10 @@ def test_a_study_is_in_its_git_repository_if_there_is_one(installed, git):
     listed = installed.says("--cd", "smoke", "stage", "list", "--name-only", module="dvc")
     assert {"plan", "report", "pretrain@lstm-1"} <= {*listed.split()}
     if git:
-        said = subprocess.run(
+        status = subprocess.run(
             ["git", "status", "--porcelain", "-uall"], cwd=study, check=True, capture_output=True, text=True
         )
-        new = {line.removeprefix("?? smoke/") for line in said.stdout.splitlines()}
+        new = {line.removeprefix("?? smoke/") for line in status.stdout.splitlines()}
         assert new == {
             "study.yaml", "params.yaml", "dvc.yaml", ".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore",
         }  # fmt: skip
@@ -216,8 +216,8 @@ def test_a_study_is_made_in_a_folder_of_its_own(installed, site):
     (study / "conf/recipe/counted").mkdir(parents=True)
     recipe = (CONF / "recipe/counted/kn5.yaml").read_text(encoding="utf-8")
     (study / "conf/recipe/counted/kn5.yaml").write_text(recipe.replace("order: 5", "order: 4"), encoding="utf-8")
-    said = installed.says("why", "grammar_tiny/kn5-1", "--study", "mine")
-    assert said == "pretrain/grammar_tiny/kn5-1 would run:\n  model.order: 5 -> 4\n"
+    printed = installed.says("why", "grammar_tiny/kn5-1", "--study", "mine")
+    assert printed == "pretrain/grammar_tiny/kn5-1 would run:\n  model.order: 5 -> 4\n"
     assert installed.ran() == ["plan", "pretrain kn5-1", "evaluate kn5-1", "report"]
 
     graph = yaml.safe_load((study / "dvc.yaml").read_text(encoding="utf-8"))
@@ -226,9 +226,9 @@ def test_a_study_is_made_in_a_folder_of_its_own(installed, site):
     text = code.read_text(encoding="utf-8")
     own, other = "class KneserNey(Interpolated):", "class KneserNey(Interpolated):\n    version = 2\n"
     code.write_text(text.replace(own, other), encoding="utf-8")  # simulates another version
-    said = installed.says("why", "grammar_tiny/kn5-1", "--study", "mine").splitlines()
+    printed = installed.says("why", "grammar_tiny/kn5-1", "--study", "mine").splitlines()
     code.write_text(text, encoding="utf-8")
-    assert said[1:] == ["  code: the installed package has changed in definitions that the cell depends on"]
+    assert printed[1:] == ["  code: the installed package has changed in definitions that the cell depends on"]
 
 
 @pytest.mark.long
@@ -245,7 +245,7 @@ def test_a_study_of_a_package_of_the_users_own(installed, tmp_path_factory):
     )  # fmt: skip
     (study / "conf/corpus").mkdir()
     (study / "conf/corpus/grammar_tiny.yaml").write_text(small, encoding="utf-8")
-    said = {
+    content = {
         "corpus": "grammar_tiny",
         "systems": [
             {"of": "running_mean", "tokenizer": "folded"},
@@ -254,7 +254,7 @@ def test_a_study_of_a_package_of_the_users_own(installed, tmp_path_factory):
         ],
         "benchmarks": {"surprise": "running_mean", "perplexity": "kn3"},
     }
-    (study / "study.yaml").write_text(yaml.dump(said), encoding="utf-8")
+    (study / "study.yaml").write_text(yaml.dump(content), encoding="utf-8")
     assert {"tokenize folded", "pretrain running_mean-1", "from_scratch backwards-bilstm-1"} <= {*installed.ran()}
     assert "running_mean" in installed.says("tables", "mine")
     cell = "mine/outputs/pretrain/grammar_tiny/running_mean-1"
@@ -293,8 +293,8 @@ def test_an_experiment_is_planned_and_run_in_a_copy_of_what_git_tracks(tmp_path)
     run("git", "commit", "--quiet", "--message", "A study")
     page = (ROOT / "docs/howto/dvc.md").read_text(encoding="utf-8")
     (dry,) = re.findall(r"^dvc exp run (--dry .*?) -S ", page, re.MULTILINE)
-    said = run(
+    output = run(
         sys.executable, "-m", "dvc", "exp", "run", *dry.split(), "-S", "+pretrain.kn3-1.model.order=2", where=folder
     )
-    assert "Running stage 'plan'" in said and "ERROR" not in said
+    assert "Running stage 'plan'" in output and "ERROR" not in output
     assert not (folder / "outputs").exists()

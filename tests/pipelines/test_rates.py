@@ -31,11 +31,11 @@ COUNTED = {"kn5", "kn5_bpe"}  # systems without a learning rate
 def trained():
     """Return the learning rates of the default study, by `stage system`."""
     cells = read_study(Conf(CONF), STUDIES / DEFAULT / "study.yaml").cells.values()
-    found = {f"{cell.stage} {cell.settings['system']}": cell for cell in cells if "recipe" in cell.settings}
+    by_name = {f"{cell.stage} {cell.settings['system']}": cell for cell in cells if "recipe" in cell.settings}
     with composing():
         return {
             name: configuration(cell)["optimizer"]["lr"]
-            for name, cell in found.items()
+            for name, cell in by_name.items()
             if name.split()[1] not in COUNTED
         }
 

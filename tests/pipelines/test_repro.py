@@ -91,9 +91,9 @@ def small_project(made: Repro) -> Repro:
     return made
 
 
-def add_study(made: Repro, name: str, said: dict) -> Path:
+def add_study(made: Repro, name: str, content: dict) -> Path:
     (file := made.folder / "studies" / name / "study.yaml").parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(yaml.safe_dump(said), encoding="utf-8")
+    file.write_text(yaml.safe_dump(content), encoding="utf-8")
     return file
 
 
@@ -232,8 +232,8 @@ def test_what_is_made_again_from_nothing_is_as_it_was_committed(repro):
 @pytest.mark.long
 def test_a_study_restores_what_another_has_made(repro):
     repro.make()
-    said = STUDY | {"systems": [{"of": ["kn3", "unigram"]}], "benchmarks": {"perplexity": "all"}}
-    add_study(repro, "other", said)
+    content = STUDY | {"systems": [{"of": ["kn3", "unigram"]}], "benchmarks": {"perplexity": "all"}}
+    add_study(repro, "other", content)
     assert sorted(repro.made("other")) == [
         "evaluate kn3-1", "evaluate unigram-1", "plan", "prepare grammar_tiny  from the cache",
         "pretrain kn3-1  from the cache", "pretrain unigram-1", "report", "tokenize word  from the cache",
@@ -245,8 +245,8 @@ def test_a_study_restores_what_another_has_made(repro):
     assert all(made[name] == origin[name] is not None for name in ("commit", "machine", "code", "requirements"))
 
     measured = study / "outputs/evaluate/grammar_tiny/kn3-1"
-    said["benchmarks"]["positions"] = "kn3"
-    add_study(repro, "other", said)
+    content["benchmarks"]["positions"] = "kn3"
+    add_study(repro, "other", content)
     scores = (measured / "perplexity/metrics.json").read_bytes()
     every = (repro.folder / "work/measured").glob("*/metrics.json")
     (kept,) = (path.parent for path in every if path.read_bytes() == scores)
@@ -256,7 +256,7 @@ def test_a_study_restores_what_another_has_made(repro):
     assert repro.made("other") == ["plan", "evaluate kn3-1", "report"]
     assert (measured / "positions/metrics.json").exists() and (measured / "perplexity/note.txt").exists()
     assert repro.made() == repro.made("studies/other") == []
-    add_study(repro, "third", said)
+    add_study(repro, "third", content)
     assert "evaluate kn3-1  from the cache" in repro.made("third")
     shutil.rmtree(study)
     shutil.rmtree(study.with_name("third"))
@@ -303,16 +303,16 @@ def committed(repro):
 @pytest.mark.usefixtures("committed")
 def test_an_experiment_runs_what_its_setting_changes(repro):
     """There is no warning about other cells; a file of the user is not staged, and only params.yaml is changed."""
-    (mine := repro.folder / "notes.txt").write_text("mine")
+    (notes := repro.folder / "notes.txt").write_text("mine")
     command = ["dvc", "exp", "run", "--name", "longer", "-S", "+pretrain.kn5-1.model.order=7"]
     done = subprocess.run(command, cwd=repro.folder, env=repro.environment, capture_output=True, text=True)
-    said = done.stdout
-    assert done.returncode == 0 and "WARNING" not in said + done.stderr, done.stderr
+    stdout = done.stdout
+    assert done.returncode == 0 and "WARNING" not in stdout + done.stderr, done.stderr
     assert not repro("git", "diff", "--cached", "--name-only")
     changed = {line for line in repro("git", "status", "--porcelain").splitlines() if line.endswith((".yaml", ".txt"))}
     assert changed == {" M params.yaml", "?? notes.txt"}
-    mine.unlink()
-    assert re.findall(r"Running stage '([\w@-]+)'", said) == ["plan", "pretrain@kn5-1", "evaluate@kn5-1", "report"]
+    notes.unlink()
+    assert re.findall(r"Running stage '([\w@-]+)'", stdout) == ["plan", "pretrain@kn5-1", "evaluate@kn5-1", "report"]
     assert json.loads(repro.read("outputs/pretrain/grammar_tiny/kn5-1/run.json"))["system"] == "kn5"
     assert yaml.safe_load(repro.read("outputs/pretrain/grammar_tiny/kn5-1/config.yaml"))["model"]["order"] == 7
     shown = json.loads(repro("dvc", "exp", "diff", "--json", "HEAD", "longer"))

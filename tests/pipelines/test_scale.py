@@ -77,8 +77,8 @@ def objective_of(name: str):
 @pytest.mark.parametrize(("study", "name"), [(study, name) for study, names in TRAINED.items() for name in names])
 def test_headers_say_what_the_training_costs(study, name):
     flops = 6 * matrix_parameters(objective_of(name)) * SIZES[name][1]
-    said = re.findall(r"([\d.]+e\d+)", header(STUDIES / study / "study.yaml"))
-    assert f"{flops:.1e}".replace("e+", "e") in said
+    shown = re.findall(r"([\d.]+e\d+)", header(STUDIES / study / "study.yaml"))
+    assert f"{flops:.1e}".replace("e+", "e") in shown
     minutes = flops / PEAK / SHARE / 60
     times = re.findall(r"([\d.]+) (minutes|hours|and [\d.]+ hours)", header(STUDIES / study / "study.yaml"))
     amounts = [float(n) * (1 if unit == "minutes" else 60) for n, unit in times]

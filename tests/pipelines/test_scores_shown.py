@@ -34,9 +34,9 @@ def test_a_stage_ends_with_its_scores_and_its_folder(project):
 
 
 def test_of_many_metrics_the_main_ones_are_those_of_the_test():
-    found = {"test/words": 9.0, "test/nats": 3.0, "test/bits_per_byte": 2.0, "test/perplexity_word": 7.0, "steps": 5.0,
-             "validation/perplexity_word": 6.0}  # fmt: skip
-    assert [*main_scores(found).items()] == [("test/perplexity_word", 7.0), ("test/bits_per_byte", 2.0)]
+    metrics = {"test/words": 9.0, "test/nats": 3.0, "test/bits_per_byte": 2.0, "test/perplexity_word": 7.0,
+               "steps": 5.0, "validation/perplexity_word": 6.0}  # fmt: skip
+    assert [*main_scores(metrics).items()] == [("test/perplexity_word", 7.0), ("test/bits_per_byte", 2.0)]
     assert main_scores({"steps": 5.0, "train/loss": 1.5}) == {"train/loss": 1.5}
     assert main_scores({f"a/test/{name}": 0.5 for name in "bcdefg"}, 4).keys() == {f"a/test/{name}" for name in "bcde"}
     assert main_scores({"train/lines": 3}) == {}

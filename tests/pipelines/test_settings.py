@@ -93,13 +93,13 @@ def composing():
         yield
 
 
-@pytest.mark.parametrize(("command", "override", "said"), REFUSED, ids=[override for _, override, _ in REFUSED])
-def test_a_setting_that_cannot_be(command, override, said, capsys, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("command", "override", "message"), REFUSED, ids=[override for _, override, _ in REFUSED])
+def test_a_setting_that_cannot_be(command, override, message, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as end, one_line_errors():
         check(command, [override])
     (line,) = capsys.readouterr().err.splitlines()
-    assert end.value.code == 2 and line.startswith("error: ") and said in line
+    assert end.value.code == 2 and line.startswith("error: ") and message in line
     assert not [*tmp_path.iterdir()]
 
 

@@ -90,12 +90,12 @@ def recipe(copied, name):
 def test_a_value_of_a_table_makes_reports_stale_and_a_comment_does_not(copied):
     file = copied / "conf/table/tagging.yaml"
     text = file.read_text(encoding="utf-8")
-    found = []
+    report_plans = []
     for edited in (f"{text}# edited\n", text.replace("title: Tagging", "title: Tags"), text):
         file.write_text(edited, encoding="utf-8")
         clear(".yaml")
-        found.append(plan.report_plan(expand(compose.conf(), "mine", SAID)))
-    assert found[0] == found[2] != found[1]
+        report_plans.append(plan.report_plan(expand(compose.conf(), "mine", SAID)))
+    assert report_plans[0] == report_plans[2] != report_plans[1]
 
 
 def test_a_value_makes_its_own_cells_stale_and_a_comment_none(copied, stale_after):
@@ -259,10 +259,10 @@ def test_the_cells_that_an_adopted_setting_makes_stale_are_those_whose_plans_cha
             return {cell.place: reach.own_part(cell.stage, compose.configuration(cell)) for cell in cells}
 
     before = made()
-    found = dict(adopt.stale_cells(recipe, settings))
+    stale = dict(adopt.stale_cells(recipe, settings))
     path.write_text(adopt.changed(text, settings), encoding="utf-8")
     after = made()
     path.write_text(text, encoding="utf-8")
     clear(".yaml")
-    assert {*found.get("mine", ())} == {place for place in before if before[place] != after[place]}
-    assert found or recipe == "counted/kn3"
+    assert {*stale.get("mine", ())} == {place for place in before if before[place] != after[place]}
+    assert stale or recipe == "counted/kn3"

@@ -96,10 +96,10 @@ def test_the_metric_of_a_sweep_is_that_of_each_job(sweep):
         return SimpleNamespace(code=code, cell="x-1", metrics={name.replace("_", "/"): 1.0 for name in metrics})
 
     assert sweep.metric_of([job(1), job(0, validation_los=1), job(None)]) == "validation/los"
-    said = "^hydra.sweeper.metric=validation/los: x-1 does not have this metric; "
+    message = "^hydra.sweeper.metric=validation/los: x-1 does not have this metric; "
     losses = {"validation_loss": 1, "steps": 1}
     for names, advice in ((losses, "write validation/loss"), ({}, "sweep the stage evaluate")):
-        with pytest.raises(UsageError, match=f"{said}{advice}$"):
+        with pytest.raises(UsageError, match=f"{message}{advice}$"):
             sweep.metric_of([job(0, validation_los=1), job(0, **names)])
 
 
@@ -207,15 +207,15 @@ def test_what_a_killed_worker_left_is_gone_on_with_and_what_failed_tried_again(s
 
 def test_a_trial_that_another_worker_has_told_of_meanwhile_is_not_run_again(tmp_path):
     study = optuna.create_study(storage=f"sqlite:///{tmp_path / 'trials.db'}", study_name="rates")
-    told, left = study.ask(), study.ask()
+    reported, left = study.ask(), study.ask()
     search = Search.__new__(Search)
     search._study, search._n_trials, search._failed, search._claims = study, 2, 0, {}
     search._space, search._seed, search._sampler = {}, 1, optuna.samplers.RandomSampler
     search._ask_lock, search._exclusive = threading.Lock(), nullcontext
 
     def claim(number: int) -> bool:
-        if number == told.number and number not in search._claims:
-            study.tell(told, 1.0)
+        if number == reported.number and number not in search._claims:
+            study.tell(reported, 1.0)
         search._claims[number] = True
         return True
 
@@ -252,13 +252,13 @@ def test_a_job_that_ends_behind_its_cell_ends_its_run_when_it_runs_again(sweepin
     where = {"write_record": artifacts, "_finish": run_folder, "rmtree": shutil}[moment]
     remove = shutil.rmtree
 
-    def ends(path, *said, **named):
+    def ends(path, *args, **named):
         if moment != "rmtree":
             sys.exit(137)
         if Path(path).parent.name == "unigram-1+job":
             Path(path, "left").touch()
             sys.exit(137)
-        remove(path, *said, **named)
+        remove(path, *args, **named)
 
     with monkeypatch.context() as patch:
         patch.setattr(where, moment, ends)
@@ -327,15 +327,15 @@ def test_no_device_is_two_jobs(gpus, processors, jobs):
 
     def work(job: tuple[int, int]) -> None:
         with devices.taken(*job) as own:
-            mine = set(own["CUDA_VISIBLE_DEVICES"].split(",")) if gpus else set()
+            of_job = set(own["CUDA_VISIBLE_DEVICES"].split(",")) if gpus else set()
             with guard:
-                assert len(mine) == job[0] and not mine & taken and (gpus or own == {})
-                taken.update(mine)
+                assert len(of_job) == job[0] and not of_job & taken and (gpus or own == {})
+                taken.update(of_job)
                 busy[0] += min(job[1], processors)
                 most[0] = max(most[0], busy[0])
             together.wait(10) if gpus else time.sleep(0.02)  # so that other jobs start
             with guard:
-                taken.difference_update(mine)
+                taken.difference_update(of_job)
                 busy[0] -= min(job[1], processors)
 
     in_parallel(work, jobs, devices.jobs)
@@ -375,7 +375,7 @@ def test_what_fails_in_one_thread_ends_them_all():
         in_parallel(work, range(3), 2)
 
 
-@pytest.mark.parametrize(("said", "drawn"), [
+@pytest.mark.parametrize(("override_text", "drawn"), [
     ("lr=interval(1e-3,1e-1)", optuna.distributions.FloatDistribution(1e-3, 1e-1)),
     ("lr=tag(log,interval(1e-3,1e-1))", optuna.distributions.FloatDistribution(1e-3, 1e-1, log=True)),
     ("n=int(interval(1,8))", optuna.distributions.IntDistribution(1, 8)),
@@ -385,8 +385,8 @@ def test_what_fails_in_one_thread_ends_them_all():
     ("n=64,128", optuna.distributions.CategoricalDistribution(["64", "128"])),
     ("n=choice(a,b)", optuna.distributions.CategoricalDistribution(["a", "b"])),
 ])  # fmt: skip
-def test_what_hydra_calls_a_sweep_is_a_distribution(said, drawn):
-    (override,) = OverridesParser.create().parse_overrides([said])
+def test_what_hydra_calls_a_sweep_is_a_distribution(override_text, drawn):
+    (override,) = OverridesParser.create().parse_overrides([override_text])
     assert distribution(override) == drawn
 
 
@@ -420,20 +420,20 @@ def own(tmp_path, monkeypatch) -> Path:
     return tmp_path / "conf/recipe/recurrent"
 
 
-def swept(said: list[str], *rows: dict, recipe: str | None = "recurrent/lstm", stage: str = "pretrain") -> str:
+def swept(args: list[str], *rows: dict, recipe: str | None = "recurrent/lstm", stage: str = "pretrain") -> str:
     """Write a sweep with these trials. Return its folder."""
     folder = Path("multirun", stage, "x")
     rows = [{"trial": number, **FACTS, **row} for number, row in enumerate(rows)]
-    leave(SimpleNamespace(folder=folder, stage=stage, overrides=said, recipe=recipe), rows, "validation/loss", True)
+    leave(SimpleNamespace(folder=folder, stage=stage, overrides=args, recipe=recipe), rows, "validation/loss", True)
     return str(folder)
 
 
 def test_the_winner_changes_one_recipe(own, capsys):
-    said, drawn = ["corpus=grammar_tiny", "recipe=recurrent/lstm", "+sweep=lstm_lr"], ("optimizer.lr", "model.d_model")
+    args, drawn = ["corpus=grammar_tiny", "recipe=recurrent/lstm", "+sweep=lstm_lr"], ("optimizer.lr", "model.d_model")
     rows = [{"value": value, "state": state} | dict(zip(drawn, each, strict=True)) for value, state, each in (
         (2.0, "complete", (0.1, 64)), (1.5, "complete", (0.0123456, 96)), (1.0, "pruned", (0.2, 128)))]  # fmt: skip
     before = {path: path.read_text() for path in own.glob("*.yaml")}
-    place = swept(said, *rows)
+    place = swept(args, *rows)
     capsys.readouterr()
     adopt(place, dry_run=True)
     assert {path: path.read_text() for path in before} == before
@@ -449,7 +449,7 @@ def test_the_winner_changes_one_recipe(own, capsys):
     recipe = yaml.safe_load(path.read_text())
     assert (recipe["model"], recipe["optimizer"]) == ({"dropout": 0.0, "d_model": 96}, {"lr": 0.01235})
     for shorter in ("budget=2e5tokens", "+max_steps=3", "epochs=2", ""):
-        overrides = [*said, shorter] if shorter else said[1:]
+        overrides = [*args, shorter] if shorter else args[1:]
         adopt(swept(overrides, *rows))
         printed = capsys.readouterr()
         assert (f"the trials ran with corpus=grammar_tiny {shorter}; " in printed.err) == bool(shorter)
@@ -492,21 +492,21 @@ def test_the_winner_makes_a_recipe_of_its_own(own, capsys):
 
 def test_the_winner_says_null_and_whole_numbers_as_they_were_drawn(own):
     settings = {"recipe": "recurrent/gru", "clip_norm": "null", "model.d_model": 96}
-    said = ["corpus=grammar_tiny", "recipe=recurrent/lstm,recurrent/gru", "clip_norm=null,1.0", "model.d_model=64,96"]
+    args = ["corpus=grammar_tiny", "recipe=recurrent/lstm,recurrent/gru", "clip_norm=null,1.0", "model.d_model=64,96"]
     rows = (
         {"value": 2.0, **settings, "clip_norm": "1.0"}, {"value": 1.5, **settings}, {"value": None, "state": "running"},
     )  # fmt: skip
-    adopt(swept(said, *rows, recipe=""))
+    adopt(swept(args, *rows, recipe=""))
     recipe = (own / "gru.yaml").read_text()
     assert yaml.safe_load(recipe)["clip_norm"] is None and yaml.safe_load(recipe)["model"]["d_model"] == 96
     assert "d_model: 96\n" in recipe.replace("}", "\n") and "clip_norm: null" in recipe
     rows = [{"value": 2.0 - i, "++max_steps": 100 + i, "+patience": 3} for i in (0, 1)]
-    said = ["corpus=grammar_tiny", "recipe=recurrent/lstm", "++max_steps=100,101", "+patience=3,3"]
-    adopt(swept(said, *rows))
+    args = ["corpus=grammar_tiny", "recipe=recurrent/lstm", "++max_steps=100,101", "+patience=3,3"]
+    adopt(swept(args, *rows))
     known = yaml.safe_load((own / "lstm.yaml").read_text())
     assert (known["max_steps"], known["patience"]) == (101, 3) and not any("+" in key for key in known)
     with pytest.raises(UsageError, match="the swept stage has no recipe"):
-        adopt(swept(said, *rows, recipe=None))
+        adopt(swept(args, *rows, recipe=None))
 
 
 def test_sweeps_of_one_name_stand_side_by_side(tmp_path, monkeypatch, capsys):
@@ -515,8 +515,8 @@ def test_sweeps_of_one_name_stand_side_by_side(tmp_path, monkeypatch, capsys):
         swept([], {"value": value, "seed": 1}, recipe=None, stage=stage)
     capsys.readouterr()
     show(["multirun/pretrain/x", "multirun/finetune/x"])
-    said = capsys.readouterr().out
-    assert "2.5000" in said and "1.5000" in said and "work/sweeps/pretrain-x-finetune-x" in said
+    printed = capsys.readouterr().out
+    assert "2.5000" in printed and "1.5000" in printed and "work/sweeps/pretrain-x-finetune-x" in printed
 
 
 HEAD = "trial,state,value,step,seconds,cell,metric,direction"

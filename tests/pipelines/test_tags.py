@@ -66,9 +66,9 @@ def test_conlleval_reads_the_predictions_as_they_are(tagged, split):
         text = (tagged.folder / "outputs" / name / f"{split}.tags.txt").read_text(encoding="utf-8").strip()
         sentences = [[line.split(" ") for line in block.split("\n")] for block in text.split("\n\n")]
         assert {len(row) for rows in sentences for row in rows} == {3}
-        correct, found, labelled = conlleval(*([[row[at] for row in rows] for rows in sentences] for at in (1, 2)))
+        correct, predicted, labelled = conlleval(*([[row[at] for row in rows] for rows in sentences] for at in (1, 2)))
         assert tagged.read(f"{name}/metrics.json")[f"tagging/{split}/f1"] == pytest.approx(
-            2 * correct / (found + labelled)
+            2 * correct / (predicted + labelled)
         )
     assert tagged.read(f"{CRF}/metrics.json")[f"tagging/{split}/f1"] > 0.95
 
@@ -138,8 +138,8 @@ def test_semantic_roles_of_given_predicates(project, tmp_path):
     assert metrics["tagging/test/f1"] > 0.95  # the second "the" has another role for each predicate, or none
     propositions = [part.split("\n") for part in (folder / "test.tags.txt").read_text().strip().split("\n\n")]
     assert [line.split(" ")[:2] for line in propositions[1]][2] == ["see", "see"] and len(propositions) == 30
-    gold, found = ([[line.split(" ")[k] for line in part] for part in propositions] for k in (2, 3))
-    counts = role_counts(gold, found)
+    gold, predicted = ([[line.split(" ")[k] for line in part] for part in propositions] for k in (2, 3))
+    counts = role_counts(gold, predicted)
     assert span_f1(counts.sum(axis=0)) == pytest.approx(metrics["tagging/test/f1"])
     with (folder / "units.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if row["split"] == "test"]
@@ -164,11 +164,11 @@ def test_semantic_roles_of_conll_2005(tmp_path):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("mistake", "said"), [
+@pytest.mark.parametrize(("mistake", "line"), [
     (["task.sentences.test=nowhere.txt"], "nowhere.txt does not exist; set RETABLE_DATA"),
     (["recipe=taggers/elmo_tagger"], "init=random leaves the frozen parts of ELMoTagger"),
     (["recipe=encoders/bag_of_words"],
      "BagOfWords has no state for each token to be tagged by; take recipe=encoders/bilstm or bert/bert"),
 ])  # fmt: skip
-def test_mistakes_of_use_end_with_one_line(project, overrides, mistake, said):
-    assert said in project.refuse("finetune", *(part for part in overrides if not part.startswith("model.")), *mistake)
+def test_mistakes_of_use_end_with_one_line(project, overrides, mistake, line):
+    assert line in project.refuse("finetune", *(part for part in overrides if not part.startswith("model.")), *mistake)

@@ -146,8 +146,8 @@ def test_a_task_reads_its_data_sets_own_files(name, tmp_path, monkeypatch):
     names = read.labels.names
     for split, (*sentences, label) in expected.items():
         first = read.examples(split)[0]
-        found = names[int(first.label)] if names and first.label is not None else first.label
-        assert (*first.sentences, found) == (*sentences, label), split
+        label_name = names[int(first.label)] if names and first.label is not None else first.label
+        assert (*first.sentences, label_name) == (*sentences, label), split
 
 
 @pytest.mark.parametrize("name", METRICS)

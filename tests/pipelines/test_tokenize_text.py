@@ -17,8 +17,8 @@ def write(folder: Path, train: list[str], test: list[str], **more: object) -> No
     (folder / "mine/corpus").mkdir(parents=True, exist_ok=True)
     for split, lines in (("train", train), ("validation", train[:5]), ("test", test)):
         (folder / f"{split}.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    said = {"_target_": "retable.corpora.text.write_corpus", **{s: f"{s}.txt" for s in ("train", "validation", "test")}}
-    corpus = {"unit": "line", "write": said | more}
+    form = {"_target_": "retable.corpora.text.write_corpus", **{s: f"{s}.txt" for s in ("train", "validation", "test")}}
+    corpus = {"unit": "line", "write": form | more}
     (folder / "mine/corpus/mine.yaml").write_text(json.dumps(corpus), encoding="utf-8")
 
 
@@ -33,8 +33,8 @@ def test_marks_of_lines_in_a_text_are_refused_by_file_and_line(bare_project, spl
     texts[split] = [*texts[split][:2], f"the cat {mark}", *texts[split][2:]]
     write(bare_project.folder, **texts)
     bare_project.succeed("prepare", *MINE)
-    said = bare_project.refuse("tokenize", *MINE, "tokenizer=word")
-    assert f"outputs/prepare/mine/{split}.txt, line 3: " in said and f"contains {mark}, which" in said
+    line = bare_project.refuse("tokenize", *MINE, "tokenizer=word")
+    assert f"outputs/prepare/mine/{split}.txt, line 3: " in line and f"contains {mark}, which" in line
     bare_project.succeed("tokenize", *MINE, "tokenizer=bpe", "tokenizer.train.vocab_size=300")  # keeps the text whole
     write(bare_project.folder, **texts, strip=[mark])
     bare_project.succeed("prepare", *MINE)

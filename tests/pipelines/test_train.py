@@ -57,13 +57,13 @@ def test_a_backbone_takes_what_its_pretraining_left(model, pretrained, tmp_path)
     save_weights(trained, path := tmp_path / "model.safetensors")
     backbone = finetuned(model)
     load_pretrained(backbone, backbone, read_weights(path), path)
-    theirs, found = dict(trained.model.named_parameters()), 0
+    theirs, n_loaded = dict(trained.model.named_parameters()), 0
     for name, parameter in backbone.named_parameters():
         name = name.removeprefix("elmo.")
         if name in theirs and parameter.shape == theirs[name].shape:
             assert torch.equal(parameter, theirs[name]), name
-            found += 1
-    assert found == sum(not name.startswith("decoder.") for name in theirs)
+            n_loaded += 1
+    assert n_loaded == sum(not name.startswith("decoder.") for name in theirs)
 
 
 def test_electra_is_the_discriminator_not_the_generator(tmp_path):
@@ -101,8 +101,8 @@ PIECES = wordpiece.train(LINES, vocab_size=40, lowercase=True, alphabet=30)  # t
 ])  # fmt: skip
 def test_a_sentence_stands_between_the_ends_of_lines_or_marks(models, tokenizer, ends):
     for model in models:
-        found = ends_of_sequences(finetuned(model, tokenizer), tokenizer)
-        assert tuple(tokenizer.words[place] for place in found) == ends, model
+        ends_of = ends_of_sequences(finetuned(model, tokenizer), tokenizer)
+        assert tuple(tokenizer.words[place] for place in ends_of) == ends, model
     if tokenizer is MARKED:
         with pytest.raises(UsageError, match=r"BERT needs \[CLS\] and \[SEP\].*tokenizer=word_marked"):
             ends_of_sequences(finetuned(models[0], PLAIN), PLAIN)
@@ -195,7 +195,7 @@ def test_the_study_of_labels_names_what_its_systems_learn_from():
                 for n in (1000, train)}  # fmt: skip
     expected |= {(f"{system}_100_labels", f"bert/{system}_100_labels", init) for system, init in systems.items()}
     trained = [cell.settings for cell in study.cells.values() if cell.stage in TASK_STAGES]
-    cells = [(said["system"], said["recipe"], said.get("init")) for said in trained]
+    cells = [(settings["system"], settings["recipe"], settings.get("init")) for settings in trained]
     assert {cell for cell in cells if "labels" in cell[0]} == expected and len(cells) == 78
     assert [study.reported["label_efficiency"][name] for name in ("scratch", "pretrained")] == [*systems]
 
@@ -234,7 +234,7 @@ def test_glues_recipes_have_one_width():
     assert (cfg.max_steps, cfg.patience, cfg.d_hidden, cfg.pooling) == (1200, 3, 512, None)
 
 
-@pytest.mark.parametrize(("task", "model", "said"), [
+@pytest.mark.parametrize(("task", "model", "message"), [
     ("sentiment", "elmo", "ELMo only computes features for another model; take recipe=encoders/bilstm_elmo with init="),
     ("sentiment", "bidaf", "BiDAF is not a sentence encoder; take recipe=encoders/bilstm or bert/bert"),
     ("sentiment", "bilstm_attention", "BiLSTMAttention reads only sentence pairs; take recipe=encoders/bilstm"),
@@ -252,8 +252,8 @@ def test_glues_recipes_have_one_width():
     ("conll2003_ner", "bag_of_words", "BagOfWords has no state for each token to be tagged by; take recipe="),
     ("conll2012", "bert", "BERT does not rank the antecedents of spans; take recipe=coreference/mention_ranker"),
 ])  # fmt: skip
-def test_a_model_that_can_not_do_a_task_is_refused_before_its_data_are_read(task, model, said):
+def test_a_model_that_can_not_do_a_task_is_refused_before_its_data_are_read(task, model, message):
     cfg = composed("finetune", model, f"task={task}")
     cfg.merge_with({"task_name": task, "text": "none"})
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         instantiate(cfg.task).require(get_class(cfg.model._target_), cfg.model.get("d_predicate", 0))

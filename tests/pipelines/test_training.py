@@ -25,30 +25,27 @@ class Batches:
     tokens_per_step = 1000
 
 
-@pytest.mark.parametrize(("gpus", "share"), [(1, 0.48), (8, 0.06)])
-def test_utilisation_counts_every_gpu(gpus, share, monkeypatch, tmp_path):
-    fitted = Fitted([Point(100, "train/loss", 1.0)], 100, 2.0, 100, torch.device("cuda"), devices=gpus)
+@pytest.mark.parametrize(("device", "n_devices", "precision", "flops", "share"), [
+    ("cuda", 1, "32-true", 0.0096 * 989e12, 0.48),
+    ("cuda", 8, "32-true", 0.0096 * 989e12, 0.06),
+    ("cpu", 1, "32-true", 1e9, 0.5),
+    ("cpu", 1, "bf16-mixed", 1e9, 0.5),
+])  # fmt: skip
+def test_utilisation_is_of_all_gpus_or_of_measured_products(
+    device, n_devices, precision, flops, share, monkeypatch, tmp_path
+):
+    fitted = Fitted([Point(100, "train/loss", 1.0)], 100, 2.0, 100, torch.device(device), devices=n_devices)
     monkeypatch.setattr(training, "fit", lambda *_, **__: fitted)
-    monkeypatch.setattr(training, "training_cost", lambda *_: {"tokens": 1000, "flops": 0.0096 * 989e12})
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H100 80GB HBM3")
-    record = RunFolder(tmp_path, tmp_path, lambda points: None)
-    training.train(CFG, record, nn.Linear(2, 2), Batches(), validation=None)
-    assert record.costs.get("flops_utilisation") == share
-    assert "peak_gpu_memory_mib" in record.costs
-    assert record.costs["tokens_per_second"] == 50_000
-
-
-@pytest.mark.parametrize(("precision", "dtype"), [("32-true", torch.float32), ("bf16-mixed", torch.bfloat16)])
-def test_on_processors_it_is_of_the_products_that_were_measured(precision, dtype, monkeypatch, tmp_path):
-    fitted = Fitted([Point(100, "train/loss", 1.0)], 100, 2.0, 100, torch.device("cpu"), devices=1)
-    monkeypatch.setattr(training, "fit", lambda *_, **__: fitted)
-    monkeypatch.setattr(training, "training_cost", lambda *_: {"tokens": 1000, "flops": 1e9})
+    monkeypatch.setattr(training, "training_cost", lambda *_: {"tokens": 1000, "flops": flops})
+    dtype = torch.bfloat16 if precision == "bf16-mixed" else torch.float32
     monkeypatch.setattr(training, "product_rate", {dtype: 1e11}.__getitem__)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H100 80GB HBM3")
     record = RunFolder(tmp_path, tmp_path, lambda points: None)
     cfg = OmegaConf.merge(CFG, {"trainer": {"precision": precision}})
     training.train(cfg, record, nn.Linear(2, 2), Batches(), validation=None)
-    assert (record.costs["flops_utilisation"], record.costs["product_flops_per_second"]) == (0.5, 1e11)
-    assert "peak_gpu_memory_mib" not in record.costs
+    assert (record.costs["flops_utilisation"], record.costs["tokens_per_second"]) == (share, 50_000)
+    assert ("peak_gpu_memory_mib" in record.costs) == (device == "cuda")
+    assert record.costs.get("product_flops_per_second") == {"cpu": 1e11}.get(device)
 
 
 @pytest.mark.parametrize(("budget", "steps"), [("5e3tokens", 5), ("2e4tokens", 8), ("3e9flops", 3), ("10min", 8)])

@@ -84,8 +84,8 @@ def test_the_cells_own_configuration_makes_the_cell_however_it_is_said(tracked):
     cell = CELLS["pretrain"]
     before = contents(tracked, cell)
     shutil.rmtree(tracked.folder / "outputs" / cell.place)
-    said = ["seed=1", "system=small", "corpus=grammar_tiny", "epochs=1", "checkpoint_every=1000"]
-    done = tracked.succeed("pretrain", *said, "++model.d_model=8", "logger=none")  # by default an LSTM of words
+    overrides = ["seed=1", "system=small", "corpus=grammar_tiny", "epochs=1", "checkpoint_every=1000"]
+    done = tracked.succeed("pretrain", *overrides, "++model.d_model=8", "logger=none")  # by default an LSTM of words
     after = contents(tracked, cell)
     assert "a try" not in done.stderr
     files = [file for file in before if not file.endswith(".record.json")]
@@ -147,8 +147,8 @@ def test_a_try_is_read_by_its_name(tracked):
 
 def test_names_say_what_differs_and_stay_short():
     differing = {"optimizer._target_": "torch.optim.SGD", "optimizer.lr": 0.1, "epochs": 2}
-    said = ["optimizer=sgd", "epochs=2e0", "corpus=ptb"]
-    assert cell_suffix(differing, said) == cell_suffix(differing, said[::-1]) == "+epochs-2+optimizer-sgd"
+    overrides = ["optimizer=sgd", "epochs=2e0", "corpus=ptb"]
+    assert cell_suffix(differing, overrides) == cell_suffix(differing, overrides[::-1]) == "+epochs-2+optimizer-sgd"
     assert cell_suffix({"a/b": [1, "c"]}, []) == "+a_b-_1_c_"
     one, two = (cell_suffix({"prompts": prompts}, []) for prompts in (["the old"], ["the", "old"]))
     assert one.startswith("+prompts-_the_old_-") and two == "+prompts-_the_old_"

@@ -60,19 +60,19 @@ def documents(outputs) -> list[str]:
 def test_perplexities_are_those_of_the_benchmark(name, moved, cells, documents):
     system = retable.load(moved / name)
     expected = cells.read(f"evaluate/grammar_tiny/{name.rpartition('/')[2]}/metrics.json")
-    found = system.likelihood(documents)
-    assert found == pytest.approx({key: expected[f"test/{key}"] for key in found}, rel=1e-6)
-    assert system.perplexity(documents) == found["perplexity_word"]
-    assert system.perplexity(documents, per="token") == found["perplexity_token"]
+    metrics = system.likelihood(documents)
+    assert metrics == pytest.approx({key: expected[f"test/{key}"] for key in metrics}, rel=1e-6)
+    assert system.perplexity(documents) == metrics["perplexity_word"]
+    assert system.perplexity(documents, per="token") == metrics["perplexity_token"]
 
 
 def test_a_text_has_the_likelihood_of_its_file_whatever_ends_its_lines(moved):
     text = "the old mice sleep\nthe cat sees a bird"
 
     def measured(system: Any, text: str) -> tuple[Any, list[str]]:
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            return system.likelihood(text), [str(each.message) for each in told]
+            return system.likelihood(text), [str(each.message) for each in caught]
 
     for name in ("kn3-1", "gpt-1"):  # one with words, some unknown, and one with bytes
         system = retable.load(moved / TINY / name)
@@ -85,9 +85,9 @@ def test_a_text_has_the_likelihood_of_its_file_whatever_ends_its_lines(moved):
 def test_a_score_is_the_sum_of_its_tokens_and_of_its_words(name, moved, documents):
     system = retable.load(moved / TINY / name)
     lines = [line for text in documents[:4] for line in text.split("\n")]
-    found = system.score(lines)
+    scores = system.score(lines)
     expected = [system.system.log_prob(np.array(row)) for row in system.tokenizer.encode_batch(lines)]
-    for each, row in zip(found, expected, strict=True):
+    for each, row in zip(scores, expected, strict=True):
         assert each.log_prob == pytest.approx(row.sum(), rel=1e-5)
         assert [value for _, value in each.tokens] == pytest.approx(row, rel=1e-4, abs=1e-5)
         assert sum(value for _, value in each.words) == pytest.approx(each.log_prob)
@@ -95,7 +95,7 @@ def test_a_score_is_the_sum_of_its_tokens_and_of_its_words(name, moved, document
     first, *rest = lines[0].split()
     (after,) = system.score(" " + " ".join(rest), context=first)
     assert [word for word, _ in after.words] == rest
-    assert after.log_prob == pytest.approx(sum(value for _, value in found[0].words[1:]), rel=1e-5)
+    assert after.log_prob == pytest.approx(sum(value for _, value in scores[0].words[1:]), rel=1e-5)
 
 
 def test_endings_are_chosen_by_their_probability(moved):
@@ -125,11 +125,11 @@ def test_texts_go_on_and_begin(moved):
 def test_states_are_the_models_own_alone_and_in_a_batch(name, layers, moved, documents):
     system = retable.load(moved / TINY / name)
     lines = [line for text in documents[:3] for line in text.split("\n")]
-    found = system.encode(lines)
-    for line, states in zip(lines, found, strict=True):
+    encoded = system.encode(lines)
+    for line, states in zip(lines, encoded, strict=True):
         assert states.shape[0] == layers and states.dtype == np.float32
         np.testing.assert_allclose(system.encode(line)[0], states, atol=2e-6)
-    for kind, expected in as_sentence_transformers([states[-1] for states in found]).items():
+    for kind, expected in as_sentence_transformers([states[-1] for states in encoded]).items():
         assert system.encode(lines, pooling=kind) == pytest.approx(expected, abs=2e-6), kind
     with pytest.raises(UsageError, match=r"^pooling=cls does not exist; write mean, max, first, last"):
         system.encode(lines, pooling="cls")
@@ -206,11 +206,11 @@ def test_words_are_tagged_as_by_the_stage_and_new_ones_by_their_letters(moved):
         [line.split() for line in block.split("\n")]
         for block in (cell / "test.tags.txt").read_text().strip().split("\n\n")
     ]
-    found = system.tag([[word for word, _, _ in sentence] for sentence in sentences])
-    assert found == [[(word, guessed) for word, _, guessed in sentence] for sentence in sentences]
+    tagged = system.tag([[word for word, _, _ in sentence] for sentence in sentences])
+    assert tagged == [[(word, guessed) for word, _, guessed in sentence] for sentence in sentences]
     ((first, _), (new, tag)) = system.tag(f"{sentences[0][0][0]} unheardofness")[0]
     assert (first, new) == (sentences[0][0][0], "unheardofness") and tag in system.task.tags
-    assert system.tag([[word for word, _, _ in sentence] for sentence in sentences]) == found
+    assert system.tag([[word for word, _, _ in sentence] for sentence in sentences]) == tagged
 
 
 def test_a_file_is_tagged_as_by_the_stage(moved, tmp_path, monkeypatch, capsys):
@@ -221,19 +221,19 @@ def test_a_file_is_tagged_as_by_the_stage(moved, tmp_path, monkeypatch, capsys):
         monkeypatch.setattr(sys, "argv", ["retable", "predict", str(cell), str(file)])
         with pytest.raises(SystemExit):
             main()
-        found = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
-        assert found == [[line[0], line[2]] if line else [""] for line in lines]
+        printed = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+        assert printed == [[line[0], line[2]] if line else [""] for line in lines]
     table = retable.load(cell).predict(file)
     assert table["predicted"].tolist() == [line[2] for line in lines if line]
 
 
 def test_answers_are_those_of_the_stage(moved):
     cell = moved / READER
-    system, found = retable.load(cell), json.loads((cell / "predictions.json").read_text())
+    system, predictions = retable.load(cell), json.loads((cell / "predictions.json").read_text())
     questions = {each.source.id: each.source for each in system.task.examples("test")}
-    assert questions.keys() == found.keys()
+    assert questions.keys() == predictions.keys()
     for name, question in questions.items():
-        assert system.answer(question.question, question.context) == found[name]
+        assert system.answer(question.question, question.context) == predictions[name]
     with pytest.raises(UsageError, match=r"^the paragraph has no words"):
         system.answer("what?", " ")
 
@@ -263,9 +263,9 @@ WITH_ZEBRA = [
 
 @pytest.mark.parametrize(("name", "ask"), WITH_ZEBRA)
 def test_unknown_words_are_named_by_tasks_too(name, ask, moved):
-    with pytest.warns(UsageWarning) as told:
+    with pytest.warns(UsageWarning) as warned:
         ask(retable.load(moved / name))
-    assert [str(each.message) for each in told] == ["unknown to the tokenizer, read as <unk>: zebra"]
+    assert [str(each.message) for each in warned] == ["unknown to the tokenizer, read as <unk>: zebra"]
 
 
 def test_words_that_are_spelt_are_not_unknown(moved, recwarn):
@@ -315,9 +315,9 @@ def test_a_table_is_answered_row_by_row_as_by_the_systems_own_methods(name, outp
     monkeypatch.chdir(outputs.parent)
     system = retable.load(name)
     rows = served.examples(system)
-    found = served.Served(system).predict(rows)
-    assert 2 <= len(found) == len(rows) <= 3
-    for (_, row), (_, answer) in zip(rows.iterrows(), found.iterrows(), strict=True):
+    answers = served.Served(system).predict(rows)
+    assert 2 <= len(answers) == len(rows) <= 3
+    for (_, row), (_, answer) in zip(rows.iterrows(), answers.iterrows(), strict=True):
         for column, expected in SAID[name](system, row).items():
             numbers = column in ("log_prob", "perplexity_word", "vector", "cosines")
             assert answer[column] == (pytest.approx(expected, rel=1e-5, abs=1e-6) if numbers else expected)
@@ -355,9 +355,9 @@ def alone(folder: Path, *command: str, **environment: str) -> str:
 @pytest.mark.long
 def test_a_registered_cell_is_a_model_that_mlflow_loads_and_asks(outputs, tmp_path):
     project = outputs.parent
-    said = alone(project, sys.executable, "-c", REGISTER, "elman-1", "sentiment-bilstm-1")
+    printed = alone(project, sys.executable, "-c", REGISTER, "elman-1", "sentiment-bilstm-1")
     model = "models:/grammar_tiny-elman-1/1"
-    assert f"{model} is outputs/pretrain/grammar_tiny/elman-1; mlflow models predict -m {model} " in said
+    assert f"{model} is outputs/pretrain/grammar_tiny/elman-1; mlflow models predict -m {model} " in printed
 
     record = json.loads((outputs / "pretrain/grammar_tiny/elman-1.record.json").read_text())
     lstm = retable.load(outputs / "pretrain/grammar_tiny/elman-1")
@@ -375,8 +375,8 @@ def test_a_registered_cell_is_a_model_that_mlflow_loads_and_asks(outputs, tmp_pa
     asked = tmp_path / "input.json"
     asked.write_text(json.dumps({"dataframe_records": [{"text": text} for text in rows["text"]]}))
     mlflow = [sys.executable, "-m", "mlflow", "models", "predict", "--env-manager", "local", "--input-path", str(asked)]
-    said = alone(project, *mlflow, "--model-uri", "models:/grammar_tiny-sentiment-bilstm-1/1")
-    assert json.loads(said)["predictions"] == [{"label": label} for label in classifier.classify(rows["text"])]
+    printed = alone(project, *mlflow, "--model-uri", "models:/grammar_tiny-sentiment-bilstm-1/1")
+    assert json.loads(printed)["predictions"] == [{"label": label} for label in classifier.classify(rows["text"])]
 
 
 @pytest.mark.long
@@ -389,9 +389,9 @@ for cell in sys.argv[1:]:
 found = packages_distributions()
 print(*{name.lower() for module in list(sys.modules) for name in found.get(module, ())})
 """
-    said = alone(moved, sys.executable, "-c", code, *(str(moved / name) for name in SAID))
+    printed = alone(moved, sys.executable, "-c", code, *(str(moved / name) for name in SAID))
     own = {re.match(r"[\w-]+", each)[0] for each in requires("retable") if "extra ==" not in each}
-    assert own & set(said.split()) == set(served.REQUIREMENTS)
+    assert own & set(printed.split()) == set(served.REQUIREMENTS)
 
 
 def test_a_name_that_mlflow_does_not_take_and_a_missing_text_are_said(moved, outputs, monkeypatch):

@@ -75,10 +75,10 @@ def beginning(cell: str = LSTM) -> str:
 
 
 def test_every_beginning_of_the_corpus_sentences_is_learnt_and_whole_ones_are_classified(writers, command):
-    found = pd.read_csv(Path("outputs", STEERING, "units.csv"))
+    units = pd.read_csv(Path("outputs", STEERING, "units.csv"))
     lines = [line for line in Path("outputs/prepare/grammar_tiny/test.txt").read_text().splitlines() if line]
-    rows = found[found["split"] == "test"]
-    assert len(rows) == len(lines) and set(found["label"]) <= {0, 1, 2}
+    rows = units[units["split"] == "test"]
+    assert len(rows) == len(lines) and set(units["label"]) <= {0, 1, 2}
     names = np.array(["negative", "neutral", "positive"])[rows["prediction"].to_numpy()[:9].astype(int)]
     assert retable.load(STEERING).classify(lines[:9]) == names.tolist()
     _, predicted = command("predict", STEERING, "--text", lines[0]).splitlines()
@@ -94,9 +94,9 @@ def test_a_steered_cell_says_what_it_was_steered_by_and_what_the_model_alone_thi
     eos = system.tokenizer.boundary
     prompts = [[eos, *system.tokenizer.encode(prompt)] for prompt in (beginning(), "")]
     fudge = FUDGE(Sampling(seeded(1), 8, num_return_sequences=3), steering, "negative")
-    found = [each for several in fudge(next_token(system.system), prompts, eos) for each in several]
-    assert [row["tokens"] for row in rows] == [len(each.ids) for each in found]
-    for row, each in zip(rows, found, strict=True):
+    completions = [each for several in fudge(next_token(system.system), prompts, eos) for each in several]
+    assert [row["tokens"] for row in rows] == [len(each.ids) for each in completions]
+    for row, each in zip(rows, completions, strict=True):
         assert row["text"] == system.tokenizer.decode([i for i in each.ids if i != eos])
         assert row["log_prob"] == pytest.approx(each.log_prob, abs=1e-3)
         ended = each.ids[-1] == eos
@@ -142,8 +142,8 @@ def test_what_reads_first_has_its_prompt_as_in_training(writers, name, command):
         ("beam", BeamSearch(3, 6)),
         ("contrastive", ContrastiveSearch(6, 8, 0.6)),
     ):
-        found = [best.ids for best, *_ in by(model, begun, end)]
-        expected = [" ".join(tokenizer.decode([i for i in ids if i != end]).split()) for ids in found]
+        best_ids = [best.ids for best, *_ in by(model, begun, end)]
+        expected = [" ".join(tokenizer.decode([i for i in ids if i != end]).split()) for ids in best_ids]
         changed = {"beam": ["decoding.num_beams=3"]}.get(strategy, [])
         settings = [f"decoding={strategy}", "decoding.max_new_tokens=6", *changed]
         writers.succeed("generate", f"cell=grammar_tiny/{name}-1", *settings, f"prompts={prompts}")
@@ -201,7 +201,7 @@ def test_translations_of_ones_own_with_a_picture_of_what_was_looked_at(writers, 
         assert (tmp_path / "one.svg").exists()
 
 
-@pytest.mark.parametrize(("arguments", "said"), [
+@pytest.mark.parametrize(("arguments", "message"), [
     (["translate", f"{RNN}-1", "the zebra saw the yak"], f"{RNN}-1: unknown words zebra, saw, yak; use"),
     (["translate", f"{RNN}-1", " "], "one of the texts is empty; remove the empty text"),
     (["translate", "elman-1", "the"], "elman-1 cannot translate; it can perplexity, score"),
@@ -216,18 +216,18 @@ def test_translations_of_ones_own_with_a_picture_of_what_was_looked_at(writers, 
     (["generate", "elman-1", "--discriminator", "sentiment-bilstm-1", "--label", "positive"],
      "sentiment-bilstm-1 cannot classify the beginning of a text; train a system that can, as in"),
 ], ids=lambda part: " ".join(part[:2]) if isinstance(part, list) else "")  # fmt: skip
-def test_a_mistake_is_one_line(command, arguments, said):
-    assert said in command(*arguments, code=2)
+def test_a_mistake_is_one_line(command, arguments, message):
+    assert message in command(*arguments, code=2)
 
 
-@pytest.mark.parametrize(("settings", "said"), [
+@pytest.mark.parametrize(("settings", "message"), [
     (["stage=from_scratch", f"cell={STEERING.partition('/')[2]}"], "writes no texts; use a translator"),
     (["cell=grammar_tiny/writing_t5-1", "decoding=fudge", f"decoding.discriminator.cell={STEERING}"],
      "has a different tokenizer from the language model; train it with"),
     (["cell=grammar_tiny/elman-1", "decoding=fudge", "decoding.discriminator.cell=none-1"], "none-1 is no"),
 ], ids=["a classifier", "other tokens", "no cell"])  # fmt: skip
-def test_a_mistake_of_the_stage_is_one_line(writers, settings, said):
-    assert said in writers.refuse("generate", *settings, "prompts=['']")
+def test_a_mistake_of_the_stage_is_one_line(writers, settings, message):
+    assert message in writers.refuse("generate", *settings, "prompts=['']")
 
 
 def test_a_discriminator_is_that_of_its_cell(writers):

@@ -12,8 +12,8 @@ def test_what_a_benchmarks_variant_inherits_is_its_own(tmp_path):
     folder.mkdir()
     (folder / "pairs.yaml").write_text("# @package benchmark.pairs\n_target_: a.B\nfolder: data/pairs\nlower: false\n")
     (folder / "mine.yaml").write_text("# @package benchmark.mine\ndefaults: [pairs@_here_, _self_]\nlower: true\n")
-    said = Conf(tmp_path).read("benchmark", "mine")
-    assert said == {"choices": {}, "_target_": "a.B", "folder": "data/pairs", "lower": True}
+    content = Conf(tmp_path).read("benchmark", "mine")
+    assert content == {"choices": {}, "_target_": "a.B", "folder": "data/pairs", "lower": True}
 
 
 def test_keys_that_are_merged_may_be_said_again(tmp_path):
@@ -36,22 +36,22 @@ def test_what_a_recipe_sets_itself_of_those_that_it_inherits_from(tmp_path):
         (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
     for recipe in ("old", "newer", "newest"):
         before = Conf(tmp_path).recipe(recipe)
-        found = Conf(tmp_path).replaced(recipe)
+        parents_of = Conf(tmp_path).replaced(recipe)
         parents = {"newest": ["x/newer", "x/old"], "newer": ["x/old"], "old": []}[recipe]
-        assert [*found] == parents
+        assert [*parents_of] == parents
         for parent in parents:
             path, text = folder / f"{parent[2:]}.yaml", RECIPES[parent[2:]]
             own = {name: value for name, value in flat(read_yaml(path)).items() if name != "defaults"}
             for name, value in own.items():
                 *_, key = name.split(".")
                 path.write_text(text.replace(f"{key}: {value}", f"{key}: edited"), encoding="utf-8")
-                assert (Conf(tmp_path).recipe(recipe) == before) == (name in found[parent]), (recipe, parent, name)
+                assert (Conf(tmp_path).recipe(recipe) == before) == (name in parents_of[parent]), (recipe, parent, name)
             path.write_text(text, encoding="utf-8")
-    found = Conf(tmp_path).replaced("newest")
-    assert found == {"x/newer": ["epochs"], "x/old": ["model.d", "model.f", "model.g.h"]}
+    parents_of = Conf(tmp_path).replaced("newest")
+    assert parents_of == {"x/newer": ["epochs"], "x/old": ["model.d", "model.f", "model.g.h"]}
 
 
-@pytest.mark.parametrize(("group", "name", "said"), [
+@pytest.mark.parametrize(("group", "name", "message"), [
     ("corpus", "gramar_tiny", "unknown corpus 'gramar_tiny'; write grammar_tiny"),
     ("corpus", "PTB", "unknown corpus 'PTB'; write ptb"),
     ("corpus", "toy", "unknown corpus 'toy'; write grammar_toy or grammar_toy_3m"),
@@ -61,10 +61,10 @@ def test_what_a_recipe_sets_itself_of_those_that_it_inherits_from(tmp_path):
     ("recipe", "lstn", "unknown recipe 'lstn'; write lstm"),
     ("scorer", "zzz", "unknown scorer 'zzz'; write one of carried, sliding_window"),
 ])  # fmt: skip
-def test_a_name_that_a_group_lacks_has_a_name_to_write_instead(group, name, said):
+def test_a_name_that_a_group_lacks_has_a_name_to_write_instead(group, name, message):
     """The proposed name exists, and the line can be read."""
     conf = Conf(CONF)
-    with pytest.raises(UsageError, match=f"^here: {said}") as refused:
+    with pytest.raises(UsageError, match=f"^here: {message}") as refused:
         conf.require(group, name, "here")
     assert len(str(refused.value)) < 250
     written = re.split(", | or ", str(refused.value).rpartition("write ")[2].removeprefix("one of "))
@@ -103,19 +103,19 @@ def test_a_table_comes_after_the_one_that_it_names(tmp_path):
     tables = {"a": "", "b": "after: d\n", "c": "after: null\n", "d": "after: c\n", "mine": "after: c\n"}
     for name, after in tables.items():
         (tmp_path / f"table/{name}.yaml").write_text(f"title: {name}\n{after}")
-    found = Conf(tmp_path).tables()
-    assert [*found] == ["c", "mine", "d", "b", "a"]
-    assert found["b"] == {"title": "b"}
+    ordered = Conf(tmp_path).tables()
+    assert [*ordered] == ["c", "mine", "d", "b", "a"]
+    assert ordered["b"] == {"title": "b"}
 
 
-@pytest.mark.parametrize(("files", "ask", "said"), [
+@pytest.mark.parametrize(("files", "ask", "message"), [
     (["recipe/mine/gpt", "recipe/transformer/gpt"], lambda conf: None, r"mine/gpt\.yaml and .*/gpt\.yaml are recipes"),
     (["task/mine"], lambda conf: conf.read("task", "mine"), r"mine\.yaml, defaults: /task_type/sentence"),
     ([], lambda conf: conf.class_attribute("own_mistake.Own", "requires"), r"own_mistake\.py cannot be read: invalid"),
     (["table/a"], Conf.tables, "unknown table 'b'"),
     (["table/a", "table/b"], Conf.tables, "the keys `after` of a, b"),
 ])  # fmt: skip
-def test_files_that_do_not_fit_are_named(tmp_path, monkeypatch, files, ask, said):
+def test_files_that_do_not_fit_are_named(tmp_path, monkeypatch, files, ask, message):
     text = {"recipe": "stage: pretrain\n", "task": "defaults: [/task_type/sentence, _self_]\n"}
     after = {"table/a": "title: a\nafter: b\n", "table/b": "title: b\nafter: a\n"}
     for file in files:
@@ -124,5 +124,5 @@ def test_files_that_do_not_fit_are_named(tmp_path, monkeypatch, files, ask, said
     (tmp_path / "own_mistake.py").write_text("class Own(:\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("RETABLE_PACKAGES", "own_mistake")
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         ask(Conf(tmp_path))

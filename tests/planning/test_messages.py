@@ -11,15 +11,15 @@ from tests.planning.test_schema import ABLATION, CONF, GAIN, STUDY
 
 LSTM, KN5 = [{"of": "lstm"}], [{"of": "kn5"}]
 EFFICIENCY = STUDY["label_efficiency"]
-ALIKE = {key: said for key, said in ABLATION.items() if key != "holds"} | {"alike": [["bilstm", "cnn"]]}
+ALIKE = {key: value for key, value in ABLATION.items() if key != "holds"} | {"alike": [["bilstm", "cnn"]]}
 
 
-def system(**said) -> dict:
-    return {"systems": [{"of": "lstm"} | said]}
+def system(**keys) -> dict:
+    return {"systems": [{"of": "lstm"} | keys]}
 
 
-def ablation(**said) -> dict:
-    return STUDY | {"ablations": {"pairs": ABLATION | said}}
+def ablation(**keys) -> dict:
+    return STUDY | {"ablations": {"pairs": ABLATION | keys}}
 
 
 # Keys of a study of lstm on ptb, and what the error line names.
@@ -95,24 +95,24 @@ ODD_FILES = [
 ]  # fmt: skip
 
 
-def refused(conf: Conf, said: dict) -> str:
+def refused(conf: Conf, study: dict) -> str:
     with pytest.raises(UsageError) as error:
-        expand(conf, "mine", {"corpus": "ptb", "systems": LSTM} | said)
+        expand(conf, "mine", {"corpus": "ptb", "systems": LSTM} | study)
     assert "\n" not in str(error.value)
     return str(error.value)
 
 
-@pytest.mark.parametrize(("said", "place", "named"), MISTAKES)
-def test_a_mistake_in_a_study_is_named_with_its_place(said, place, named):
-    line = refused(CONF, said)
+@pytest.mark.parametrize(("study", "place", "named"), MISTAKES)
+def test_a_mistake_in_a_study_is_named_with_its_place(study, place, named):
+    line = refused(CONF, study)
     assert line.startswith(f"study mine{place}") and named in line
 
 
-@pytest.mark.parametrize(("file", "text", "said", "named"), ODD_FILES)
-def test_a_mistake_in_a_file_of_ones_own_is_named(tmp_path, file, text, said, named):
+@pytest.mark.parametrize(("file", "text", "study", "named"), ODD_FILES)
+def test_a_mistake_in_a_file_of_ones_own_is_named(tmp_path, file, text, study, named):
     (path := tmp_path / f"{file}.yaml").parent.mkdir(parents=True)
     path.write_text(text)
-    line = refused(Conf(Path(__file__).parent.parent.parent / "conf", tmp_path), said)
+    line = refused(Conf(Path(__file__).parent.parent.parent / "conf", tmp_path), study)
     assert named in line and "odd" in line
 
 

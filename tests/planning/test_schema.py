@@ -92,12 +92,12 @@ def test_the_study_of_these_tests_has_every_key_and_can_be_read():
 @settings(max_examples=200)
 @given(place=st.sampled_from(PLACES), odd=ODD)
 def test_whatever_stands_there_is_read_or_refused_in_one_line(place, odd):
-    changed = said = copy.deepcopy(STUDY)
+    changed = study = copy.deepcopy(STUDY)
     for step in place[:-1]:
         changed = changed[step]
     changed[place[-1]] = odd
     try:
-        assert isinstance(expand(CONF, "mine", said), Study)
+        assert isinstance(expand(CONF, "mine", study), Study)
     except UsageError as error:
         assert str(error).startswith("study mine") and "\n" not in str(error)
 

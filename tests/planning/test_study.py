@@ -17,12 +17,12 @@ CONF = Conf(ROOT / "conf")
 STUDIES = sorted(path.parent.name for path in ROOT.glob("studies/*/study.yaml"))
 
 
-def places(**said):
-    return list(expand(CONF, "mine", said).cells)
+def places(**study):
+    return list(expand(CONF, "mine", study).cells)
 
 
-def cell(place, **said):
-    return expand(CONF, "mine", said).cells[place]
+def cell(place, **study):
+    return expand(CONF, "mine", study).cells[place]
 
 
 def read(name) -> Study:
@@ -39,23 +39,23 @@ def test_systems_bring_the_cells_that_they_are_made_from():
 
 
 def test_a_cell_is_a_command():
-    found = cell("pretrain/ptb/small-2", corpus="ptb", systems=[{"of": "lstm_small", "as": "small", "seeds": [2],
-                                                                "set": {"optimizer.lr": 0.5, "clip_norm": None,
-                                                                        "objective.tie": False}}])  # fmt: skip
+    made = cell("pretrain/ptb/small-2", corpus="ptb", systems=[{"of": "lstm_small", "as": "small", "seeds": [2],
+                                                               "set": {"optimizer.lr": 0.5, "clip_norm": None,
+                                                                       "objective.tie": False}}])  # fmt: skip
     recipe = CONF.choice("lstm_small")
-    assert found.command == (
+    assert made.command == (
         f"python -m pipelines.pretrain corpus=ptb tokenizer=word recipe={recipe} system=small seed=2 optimizer.lr=0.5"
         " clip_norm=null objective.tie=False"  # Hydra reads `None` as a word
     )
-    assert found.reads == ("tokenize/ptb/word",)
+    assert made.reads == ("tokenize/ptb/word",)
 
 
 def test_a_tokenizer_is_the_entrys_or_the_studys_or_the_recipes():
     bert = {"of": "bert"}
     assert cell("pretrain/ptb/bert-1", corpus="ptb", systems=[bert]).tokenizer == "word_marked"
     assert cell("pretrain/ptb/bert-1", corpus="ptb", tokenizer="bpe", systems=[bert]).tokenizer == "bpe"
-    said = [bert | {"tokenizer": "word_english"}]
-    assert cell("pretrain/ptb/bert-1", corpus="ptb", tokenizer="bpe", systems=said).tokenizer == "word_english"
+    entries = [bert | {"tokenizer": "word_english"}]
+    assert cell("pretrain/ptb/bert-1", corpus="ptb", tokenizer="bpe", systems=entries).tokenizer == "word_english"
 
 
 def test_a_system_starts_from_the_same_seed_or_else_the_first():
@@ -77,8 +77,8 @@ def test_pretraining_goes_on_from_a_system_wherever_it_stands():
     assert on.reads == ("tokenize/grammar/word", "pretrain/grammar/gpt-2")
     assert "evaluate/grammar/gpt_on-2" in cells
     other = systems[0] | {"corpus": "grammar_small"}
-    found = cell("pretrain/grammar_small/gpt_on-1", corpus="grammar", systems=[other, systems[1]])
-    assert found.settings["init"] == "pretrain/grammar/gpt-1"
+    continued = cell("pretrain/grammar_small/gpt_on-1", corpus="grammar", systems=[other, systems[1]])
+    assert continued.settings["init"] == "pretrain/grammar/gpt-1"
 
 
 def test_a_checkpoint_of_transformers_brings_no_cells_and_where_a_task_is_learnt_no_tokens():
@@ -101,21 +101,21 @@ def test_the_default_is_of_forty_stages_at_most():
 def test_rates_are_a_system_each():
     systems = [{"of": ["lstm", "elman"], "rates": ["5e-3", 0.01], "set": {"epochs": 2}}]
     study = expand(CONF, "mine", {"corpus": "grammar", "systems": systems})
-    told = {place: cell.settings for place, cell in study.cells.items() if cell.stage == "pretrain"}
+    pretrained = {place: cell.settings for place, cell in study.cells.items() if cell.stage == "pretrain"}
     assert study.rates["lstm"] == {"lstm_rate_1": 0.005, "lstm_rate_2": 0.01}
-    assert [place.rpartition("/")[2] for place in told] == [
+    assert [place.rpartition("/")[2] for place in pretrained] == [
         "lstm_rate_1-1", "lstm_rate_2-1", "elman_rate_1-1", "elman_rate_2-1",
     ]  # fmt: skip
-    assert [settings["optimizer.lr"] for settings in told.values()] == ["5e-3", "0.01"] * 2
-    assert all(settings["epochs"] == "2" for settings in told.values())
+    assert [settings["optimizer.lr"] for settings in pretrained.values()] == ["5e-3", "0.01"] * 2
+    assert all(settings["epochs"] == "2" for settings in pretrained.values())
 
 
 def test_what_starts_from_a_system_with_rates_is_made_from_each():
     systems = [{"of": "skipgram", "rates": [0.1, 0.2]},
                {"of": "bilstm", "as": "on_skipgram", "embedding": "skipgram", "task": "sentiment"}]  # fmt: skip
     study = expand(CONF, "mine", {"corpus": "grammar", "systems": systems})
-    told = {place: cell.settings["embedding"] for place, cell in study.cells.items() if cell.stage == "finetune"}
-    assert told == {
+    vectors_of = {place: cell.settings["embedding"] for place, cell in study.cells.items() if cell.stage == "finetune"}
+    assert vectors_of == {
         f"finetune/grammar/sentiment-on_skipgram_rate_{k}-1": f"outputs/embed/grammar/skipgram_rate_{k}-1/vectors.bin"
         for k in (1, 2)
     }
@@ -126,18 +126,18 @@ def test_what_starts_from_a_system_with_rates_is_made_from_each():
 
 def test_a_selection_takes_those_that_can_answer():
     systems = [{"of": ["kn5", "lstm", "bert", "skipgram"]}]
-    found = places(corpus="ptb", tokenizer="word", systems=systems, benchmarks={"perplexity": "all"})
-    assert found[-2:] == ["evaluate/ptb/kn5-1", "evaluate/ptb/lstm-1"]
-    found = places(corpus="ptb", tokenizer="word", systems=systems, benchmarks={"perplexity": {"all but": ["kn5"]}})
-    assert [place for place in found if place.startswith("evaluate")] == ["evaluate/ptb/lstm-1"]
+    cells = places(corpus="ptb", tokenizer="word", systems=systems, benchmarks={"perplexity": "all"})
+    assert cells[-2:] == ["evaluate/ptb/kn5-1", "evaluate/ptb/lstm-1"]
+    cells = places(corpus="ptb", tokenizer="word", systems=systems, benchmarks={"perplexity": {"all but": ["kn5"]}})
+    assert [place for place in cells if place.startswith("evaluate")] == ["evaluate/ptb/lstm-1"]
 
 
 def test_the_benchmarks_of_a_cell_are_one_evaluation_in_the_studys_order():
-    said = {"corpus": "ptb", "systems": [{"of": ["kn5", "lstm"]}]}
+    study = {"corpus": "ptb", "systems": [{"of": ["kn5", "lstm"]}]}
     asked = {"positions": "all", "gradients": "lstm", "perplexity": ["kn5", "lstm"]}
-    found = places(**said, benchmarks=asked)
-    assert found[-2:] == ["evaluate/ptb/kn5-1", "evaluate/ptb/lstm-1"]
-    one = cell("evaluate/ptb/lstm-1", **said, benchmarks=asked)
+    cells = places(**study, benchmarks=asked)
+    assert cells[-2:] == ["evaluate/ptb/kn5-1", "evaluate/ptb/lstm-1"]
+    one = cell("evaluate/ptb/lstm-1", **study, benchmarks=asked)
     assert one.choices("benchmark") == ["positions", "gradients", "perplexity"]
     assert one.command.endswith(" cell=ptb/lstm-1 benchmark='[positions,gradients,perplexity]'")
 
@@ -149,25 +149,25 @@ def test_the_benchmarks_of_a_cell_are_one_evaluation_in_the_studys_order():
     ({"of": ["rnn-1", "rnn-2"]}, ["pretrain/ptb/rnn-1", "pretrain/ptb/rnn-2"], None),
 ], ids=str)  # fmt: skip
 def test_a_mixture_is_of_its_systems(mixture, made_from, weights):
-    said = {"corpus": "ptb", "systems": [{"of": ["kn5", "cache"]}, {"of": "rnn", "seeds": 2}]}
-    found = cell("mix/ptb/both-1", **said, adaptations={"dynamic": "rnn-1"}, mixtures={"both": mixture})
-    assert [*found.made_from] == made_from and found.settings.get("weights") == weights
-    assert found.settings["cells"] == f"[{','.join(made_from)}]"
+    study = {"corpus": "ptb", "systems": [{"of": ["kn5", "cache"]}, {"of": "rnn", "seeds": 2}]}
+    mixed = cell("mix/ptb/both-1", **study, adaptations={"dynamic": "rnn-1"}, mixtures={"both": mixture})
+    assert [*mixed.made_from] == made_from and mixed.settings.get("weights") == weights
+    assert mixed.settings["cells"] == f"[{','.join(made_from)}]"
 
 
 def test_a_system_that_goes_on_learning_is_called_after_the_trained_one_and_its_way():
-    said = {"corpus": "ptb", "systems": [{"of": ["kn5", "rnn"]}, {"of": "lstm_small", "seeds": 2}]}
-    said |= {"adaptations": {"neural_cache": "all", "dynamic_rms": "lstm_small-2"}, "benchmarks": {"perplexity": "all"}}
+    keys = {"corpus": "ptb", "systems": [{"of": ["kn5", "rnn"]}, {"of": "lstm_small", "seeds": 2}]}
+    keys |= {"adaptations": {"neural_cache": "all", "dynamic_rms": "lstm_small-2"}, "benchmarks": {"perplexity": "all"}}
     adapted = [f"{name}_neural_cache-{seed}" for name, seed in (("rnn", 1), ("lstm_small", 1), ("lstm_small", 2))]
     adapted.append("lstm_small_dynamic_rms-2")
-    found = places(**said)
-    assert [place for place in found if place.startswith("adapt")] == [f"adapt/ptb/{name}" for name in adapted]
-    assert {f"evaluate/ptb/{name}" for name in ("kn5-1", "lstm_small-2", *adapted)} <= {*found}
-    one = cell(f"adapt/ptb/{adapted[-1]}", **said)
+    cells = places(**keys)
+    assert [place for place in cells if place.startswith("adapt")] == [f"adapt/ptb/{name}" for name in adapted]
+    assert {f"evaluate/ptb/{name}" for name in ("kn5-1", "lstm_small-2", *adapted)} <= {*cells}
+    one = cell(f"adapt/ptb/{adapted[-1]}", **keys)
     assert one.made_from == ("pretrain/ptb/lstm_small-2",) and one.settings["cell"] == "ptb/lstm_small-2"
     assert one.command.endswith(" adaptation=dynamic_rms system=lstm_small_dynamic_rms seed=2")
     assert "tokenize/ptb/word" in one.reads
-    evaluation = cell(f"evaluate/ptb/{adapted[-1]}", **said)
+    evaluation = cell(f"evaluate/ptb/{adapted[-1]}", **keys)
     assert evaluation.settings["stage"] == "adapt" and evaluation.made_from == (one.place,)
 
 
@@ -176,9 +176,9 @@ def test_what_is_steered_is_made_from_its_discriminator_too():
     systems = [{"of": "lstm"}, {"of": "lstm_prefixes", "task": "sentiment_prefixes"}]
     judge = "from_scratch/grammar_small/sentiment_prefixes-lstm_prefixes-1"
     for place in ("evaluate/grammar_small/lstm-1", "generate/grammar_small/lstm-1-fudge"):
-        found = cell(place, corpus="grammar_small", systems=systems, **steered)
-        assert found.made_from == ("pretrain/grammar_small/lstm-1", judge)
-        assert judge in found.reads
+        steering_cell = cell(place, corpus="grammar_small", systems=systems, **steered)
+        assert steering_cell.made_from == ("pretrain/grammar_small/lstm-1", judge)
+        assert judge in steering_cell.reads
 
 
 def test_a_systems_name_goes_before_anothers_seed():
@@ -193,8 +193,8 @@ def test_a_system_may_be_called_as_the_recipe_that_it_starts_from():
     """
     systems = [{"of": ["gpt", "gpt_rotary"]}, {"of": "gpt_rotary", "as": "gpt", "init": "gpt", "task": "sentiment"},
                {"of": "gpt", "init": ["gpt", "gpt_rotary"], "as": "from_{init}", "task": "sentiment"}]  # fmt: skip
-    found = {place.rpartition("/")[2] for place in places(corpus="grammar", systems=systems)}
-    assert {"sentiment-gpt-1", "sentiment-from_gpt-1", "sentiment-from_gpt_rotary-1"} <= found
+    names = {place.rpartition("/")[2] for place in places(corpus="grammar", systems=systems)}
+    assert {"sentiment-gpt-1", "sentiment-from_gpt-1", "sentiment-from_gpt_rotary-1"} <= names
 
 
 def test_settings_are_in_params_as_they_are_said():
@@ -207,8 +207,8 @@ def test_settings_are_in_params_as_they_are_said():
     assert settings_of(entry) == study.cells["pretrain/ptb/lstm-1"].settings
     assert entry["of"] == {"out": "ptb/lstm-1", "reads": ["outputs/tokenize/ptb/word"], "name": "lstm"}
     assert entry["model"]["d_model"] == 64
-    said = yaml.safe_load(pipeline_text(pipeline_of(study, params, ["code"], "code/retable"), "study.yaml"))
-    assert said["stages"]["pretrain"] == {
+    pipeline = yaml.safe_load(pipeline_text(pipeline_of(study, params, ["code"], "code/retable"), "study.yaml"))
+    assert pipeline["stages"]["pretrain"] == {
         "foreach": "${pretrain}",
         "do": {
             "desc": "${item.of.name}",
@@ -221,32 +221,32 @@ def test_settings_are_in_params_as_they_are_said():
 
 def test_more_seeds_are_the_cells_that_differ_only_in_the_seed():
     tuned = {"of": "gpt", "as": "tuned", "init": "gpt", "task": "sst2"}
-    said = {"corpus": "ptb", "systems": [{"of": ["gpt", "kn5"]}, tuned], "benchmarks": {"perplexity": "all"}}
-    here, other = expand(CONF, "here", said | {"more_seeds": "seeds"}), expand(CONF, "seeds", said | {"seeds": 3})
+    study = {"corpus": "ptb", "systems": [{"of": ["gpt", "kn5"]}, tuned], "benchmarks": {"perplexity": "all"}}
+    here, other = expand(CONF, "here", study | {"more_seeds": "seeds"}), expand(CONF, "seeds", study | {"seeds": 3})
     places = ["pretrain/ptb/gpt", "pretrain/ptb/kn5", "finetune/ptb/sst2-tuned", "evaluate/ptb/gpt", "evaluate/ptb/kn5"]
-    found = {cell.place for cell in more_seeds(here, other)}
-    assert found == {f"{place}-{seed}" for place in places for seed in (2, 3)}
+    missing = {cell.place for cell in more_seeds(here, other)}
+    assert missing == {f"{place}-{seed}" for place in places for seed in (2, 3)}
     folders = [folder_of_more_seeds(here, root) for root in ("studies/here/", "")]
     assert folders == ["studies/seeds", "../seeds"] and folder_of_more_seeds(other, "") == ""
     pipeline = pipeline_of(here, params_of(here, dict.fromkeys(here.cells, ())), [], "", "studies/here/")
     assert "studies/seeds/records" in pipeline["stages"]["report"]["deps"]
 
 
-@pytest.mark.parametrize(("said", "message"), [
+@pytest.mark.parametrize(("changed", "message"), [
     ({"seeds": 1}, "adds no seeds of these systems"),
     ({"seeds": 2, "set": {"epochs": 3}}, "pretrain/ptb/lstm-2 of study seeds has epochs=3, but the cell of this "),
     ({"seeds": 2, "tokenizer": "bpe"}, "has tokenizer=bpe, but the cell of this study has tokenizer=word; give"),
 ])  # fmt: skip
-def test_more_seeds_have_the_same_settings(said, message):
+def test_more_seeds_have_the_same_settings(changed, message):
     here, other = (expand(CONF, name, {"corpus": "ptb", "systems": [{"of": "lstm"} | each]})
-                   for name, each in (("here", {}), ("seeds", said)))  # fmt: skip
+                   for name, each in (("here", {}), ("seeds", changed)))  # fmt: skip
     with pytest.raises(UsageError, match=f"study here, more_seeds: .*{message}"):
         more_seeds(here, other)
 
 
 def test_keys_stay_when_a_study_gets_another_corpus():
-    said = {"corpus": ["ptb"], "systems": [{"of": "lstm"}, {"of": "bilstm", "task": "sst2"}]}
-    one, two = (expand(CONF, "mine", said | {"corpus": corpora}) for corpora in (["ptb"], ["ptb", "wikitext2"]))
+    study = {"corpus": ["ptb"], "systems": [{"of": "lstm"}, {"of": "bilstm", "task": "sst2"}]}
+    one, two = (expand(CONF, "mine", study | {"corpus": corpora}) for corpora in (["ptb"], ["ptb", "wikitext2"]))
     before, after = keys_of(one), keys_of(two)
     assert before.items() <= after.items()
     assert after["pretrain/ptb/lstm-1"] == "lstm-1" and after["pretrain/wikitext2/lstm-1"] == "wikitext2-lstm-1"
@@ -264,10 +264,10 @@ def test_studies_make_a_cell_in_one_way():
     cells = {}
     for study in map(read, STUDIES):
         for place, each in study.cells.items():
-            said = {key: value for key, value in each.settings.items() if key != "benchmark"}
-            assert cells.setdefault(place, said) == said, (study.name, place)
-    assert len({yaml.safe_dump(said) for said in cells.values() if "stage" not in said}) == len(
-        [said for said in cells.values() if "stage" not in said]
+            settings = {key: value for key, value in each.settings.items() if key != "benchmark"}
+            assert cells.setdefault(place, settings) == settings, (study.name, place)
+    assert len({yaml.safe_dump(settings) for settings in cells.values() if "stage" not in settings}) == len(
+        [settings for settings in cells.values() if "stage" not in settings]
     )
 
 

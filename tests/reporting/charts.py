@@ -31,13 +31,13 @@ def drawn(figure):
 
 def tables(figure, *columns):
     """Return the tables that have these columns, in the order of the figure's marks."""
-    found = [pd.DataFrame(rows) for rows in specified(figure)["datasets"].values()]
-    return [table for table in found if set(columns) <= set(table)]
+    datasets = [pd.DataFrame(rows) for rows in specified(figure)["datasets"].values()]
+    return [table for table in datasets if set(columns) <= set(table)]
 
 
 def table(figure, *columns):
-    (found,) = tables(figure, *columns)
-    return found
+    (one,) = tables(figure, *columns)
+    return one
 
 
 def line(figure, system, variant=None):
@@ -76,12 +76,12 @@ def texts(figure):
 def boxes(svg, font, bold):
     """Return the texts of an SVG, each with the corners of its lines in a font, (4, 2), and the canvas (4,)."""
     root = ElementTree.fromstring(svg)
-    found: list = []
-    _box(root, np.eye(3), {"normal": font, "bold": bold}, found)
-    return found, np.array(root.get("viewBox").split(), dtype=float)
+    labels: list = []
+    _box(root, np.eye(3), {"normal": font, "bold": bold}, labels)
+    return labels, np.array(root.get("viewBox").split(), dtype=float)
 
 
-def _box(element, place, fonts, found):
+def _box(element, place, fonts, labels):
     for kind, numbers in re.findall(r"(translate|rotate)\(([^)]*)\)", element.get("transform", "")):
         values = [float(number) for number in numbers.split(",")]
         turn = np.radians(values[0]) if kind == "rotate" else 0
@@ -90,7 +90,7 @@ def _box(element, place, fonts, found):
         place = place @ np.array(step)
     if not element.tag.endswith("}text"):
         for inner in element:
-            _box(inner, place, fonts, found)
+            _box(inner, place, fonts, labels)
         return
     size, y = float(element.get("font-size").removesuffix("px")), 0.0
     font = fonts[element.get("font-weight") or "normal"]
@@ -102,7 +102,7 @@ def _box(element, place, fonts, found):
         low, high = y - 0.75 * size, y + 0.15 * size
         corners = np.array([[x, low, 1], [x + width, low, 1], [x + width, high, 1], [x, high, 1]])
         if text:
-            found.append((text, size, (corners @ place.T)[:, :2]))
+            labels.append((text, size, (corners @ place.T)[:, :2]))
 
 
 def overlap(one, other):

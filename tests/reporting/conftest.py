@@ -139,9 +139,9 @@ def write_vectors(write_run: Write) -> Write:
 def write_neighbours(write_run: Write) -> Write:
     """Write an evaluate cell with neighbours of words: their ranks, and the nearest words."""
 
-    def write(out: str, system: str, seed: int, found: dict[tuple[str, str], list[str]]) -> Path:
+    def write(out: str, system: str, seed: int, neighbours: dict[tuple[str, str], list[str]]) -> Path:
         folder = write_run("evaluate", out, system, seed, {})
-        rows = [(*head, place, near, 0.5) for head, list_ in found.items() for place, near in enumerate(list_, 1)]
+        rows = [(*head, place, near, 0.5) for head, list_ in neighbours.items() for place, near in enumerate(list_, 1)]
         columns = ["word", "rank", "place", "neighbour", "cosine"]
         pd.DataFrame(rows, columns=columns).to_csv(folder / "neighbours.csv", index=False)
         return folder

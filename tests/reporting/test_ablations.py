@@ -104,11 +104,11 @@ ALIKE = {"holds": None, "alike": [["bert", "no_pairs"]]}
 def test_the_interval_of_the_difference_decides(compare, gain, claim, verdict):
     other = {seed: value - gain + noise for (seed, value), noise in zip(BERT.items(), (0.002, -0.002, 0), strict=True)}
     table, rows = compare({"bert": BERT, "no_pairs": other}, **claim)
-    (told,) = set(rows["verdict"])
+    (decision,) = set(rows["verdict"])
     finding = f"differs from no_pairs by {gain:.4f}" if "alike" in claim else f"minus no_pairs is {gain:+.4f}"
     start, interval = sentence(table).split(" (95 % interval ")
-    assert start == f"{told} ({claim.get('better', 'higher')} is better): BERT {finding}"
-    assert told.startswith(verdict) and "over 3 pairs of seeds)" in interval
+    assert start == f"{decision} ({claim.get('better', 'higher')} is better): BERT {finding}"
+    assert decision.startswith(verdict) and "over 3 pairs of seeds)" in interval
     assert "margin" not in claim or interval.endswith(f"; a difference of up to {claim['margin']:g} counts as equal.")
     low, high = (float(end) for end in interval.split(",")[0].split(" to "))
     assert low < gain < high
@@ -138,8 +138,8 @@ def test_a_claim_of_several_holds_where_each_does(compare, pairs, verdict):
 
 def test_one_run_decides_nothing(compare):
     table, rows = compare({"bert": {1: 0.9}, "no_pairs": {1: 0.1}})
-    told = "Undecided at this scale (higher is better): BERT minus no_pairs is +0.8000 (too few runs)."
-    assert sentence(table) == told
+    expected = "Undecided at this scale (higher is better): BERT minus no_pairs is +0.8000 (too few runs)."
+    assert sentence(table) == expected
     assert rows.loc["no_pairs", "difference"] == pytest.approx(-0.8)
     assert rows[["ci_low", "difference_low"]].isna().all(axis=None)
     assert [column.title for column in table.columns] == ["System", "Runs", "mean", "mean"]

@@ -22,8 +22,8 @@ def write_blimp(write_run):
         rows, index = [], 0
         for paradigm, phenomenon in PARADIGMS.items():
             for number in range(10):
-                found = "good" if number < right[paradigm] else "bad"
-                rows.append((phenomenon, paradigm, index, "good", found, int(index % 4 == 0), int(index % 10 == 0)))
+                chosen = "good" if number < right[paradigm] else "bad"
+                rows.append((phenomenon, paradigm, index, "good", chosen, int(index % 4 == 0), int(index % 10 == 0)))
                 index += 1
         table = pd.DataFrame(rows, columns=["split", "paradigm", "unit", "label", "prediction", "known", "equal"])
         metrics = {}
@@ -91,11 +91,11 @@ def test_published_phenomena_are_those_of_the_data():
 
 
 def test_questions(write_run, tmp_path):
-    def write(system, task, metrics, found, **more):
+    def write(system, task, metrics, predictions, **more):
         name, split = task.split("/")
         metrics = {f"{task}/{key}": value for key, value in metrics.items()}
         folder = write_run("evaluate", f"web/{system}-1-{name}", system, 1, metrics)
-        rows = {"split": split, "unit": range(len(found)), "label": "1", "prediction": list(found)}
+        rows = {"split": split, "unit": range(len(predictions)), "label": "1", "prediction": list(predictions)}
         pd.DataFrame(rows | more).to_csv(folder / "units.csv", index=False)
         return folder
 

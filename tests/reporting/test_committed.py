@@ -33,8 +33,8 @@ def test_no_number_is_better_than_the_true_distributions(shown):
     rows = shown[shown["metric"].isin(["perplexity_word", "bits_per_byte"]) & (shown["task"] == "")]
     rows = rows[rows["mean"] != ""].astype({"mean": float})
     bounds = rows[rows["system"] == "oracle"].set_index(BOUND, append=True)["mean"].groupby(["table", *BOUND]).first()
-    found = rows[rows["system"] != "oracle"].join(bounds.rename("bound"), on=["table", *BOUND]).dropna(subset="bound")
-    assert len(found) > 500 and found[found["mean"] <= found["bound"]].empty
+    both = rows[rows["system"] != "oracle"].join(bounds.rename("bound"), on=["table", *BOUND]).dropna(subset="bound")
+    assert len(both) > 500 and both[both["mean"] <= both["bound"]].empty
 
 
 def test_a_row_that_no_study_runs_says_why(shown):

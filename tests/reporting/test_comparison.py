@@ -148,7 +148,7 @@ def test_lines_of_a_text_are_resampled_in_blocks_and_documents_are_not(write_lik
 ])  # fmt: skip
 def test_units_that_may_be_alike_are_a_block(kind, unit, blocks):
     units = pd.DataFrame({"unit": range(N), "paradigm": np.arange(N) // 4, "document": np.arange(N) // 5})
-    found = kind.blocks(units, unit)
-    assert (None if found is None else len({*found})) == blocks
-    assert found is None or (np.diff(found) >= 0).all()  # neighbours are in one block
+    of_units = kind.blocks(units, unit)
+    assert (None if of_units is None else len({*of_units})) == blocks
+    assert of_units is None or (np.diff(of_units) >= 0).all()  # neighbours are in one block
     assert kind is not MinimalPairs or kind.blocks(units[:4], unit) is None  # pairs of one paradigm are not in blocks

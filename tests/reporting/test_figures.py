@@ -44,9 +44,9 @@ def write_losses(write_run):
 def test_a_loss_that_was_still_falling_is_noted(curves, falls, write_losses):
     runs = [write_losses("lstm", seed, [6.0] * len(each), each) for seed, each in enumerate(curves, 1)]
     runs.append(write_losses("gpt", 1, [6.0] * 3, [4.0, 4.0, 4.0]))
-    said, steps = "LSTM on grammar: the validation loss still fell by", 10 * (len(curves[0]) - 1)
-    told = f"nats in the last tenth of the training ({steps} steps)"
-    assert still_falling(runs) == [f"{said} {fall:.2f} {told}" for fall in [falls] if fall]
+    beginning, steps = "LSTM on grammar: the validation loss still fell by", 10 * (len(curves[0]) - 1)
+    ending = f"nats in the last tenth of the training ({steps} steps)"
+    assert still_falling(runs) == [f"{beginning} {fall:.2f} {ending}" for fall in [falls] if fall]
 
 
 def test_training_losses_are_smoothed_means_in_the_band_of_the_seeds(write_losses):

@@ -31,8 +31,8 @@ def predicted(task: str, right: float, seed: int) -> np.ndarray:
 
 
 def score(task: str, predictions: np.ndarray) -> dict[str, float]:
-    found = {name: SCORERS[name](LABELS[task], predictions) for name in METRICS.get(task, ["accuracy"])}
-    return {name: float(getattr(value, "statistic", value)) for name, value in found.items()}
+    values = {name: SCORERS[name](LABELS[task], predictions) for name in METRICS.get(task, ["accuracy"])}
+    return {name: float(getattr(value, "statistic", value)) for name, value in values.items()}
 
 
 @pytest.fixture
@@ -96,8 +96,8 @@ def test_a_row_holds_the_papers_metrics_and_the_means_of_them(folders):
         averages = {"Average with WNLI": of_tasks.mean(axis=1), "Average without": of_tasks[:, :3].mean(axis=1)}
         f1s = np.array([of_seed["mrpc"]["f1"] for of_seed in scores])
         for head, expected in (averages | {"MRPC F1": f1s}).items():
-            found = shown[system][head]
-            assert found.text == f"{100 * expected.mean():.1f}" and found.spread == f"{100 * expected.std(ddof=1):.1f}"
+            field = shown[system][head]
+            assert field.text == f"{100 * expected.mean():.1f}" and field.spread == f"{100 * expected.std(ddof=1):.1f}"
     lacking = {head: value.text for head, value in shown["bilstm_attention"].items() if value.text}
     assert [*lacking] == ["System", "Runs", "MRPC accuracy", "MRPC F1"] and lacking["Runs"] == "3"
     (average,) = rows[(rows["system"] == "bilstm") & (rows["metric"] == "average")].to_dict("records")
@@ -127,20 +127,20 @@ def test_differences_to_the_baseline_have_both_intervals(folders):
         np.array([score("mrpc", predicted("mrpc", right, seed))["accuracy"] for seed in (1, 2, 3)])
         for right in (0.95, 0.5)
     )
-    found = shown["bilstm_elmo"]
-    assert found["MRPC accuracy"].text == f"{100 * (own - base).mean():+.1f}" and found["MRPC accuracy"].bold
+    of_elmo = shown["bilstm_elmo"]
+    assert of_elmo["MRPC accuracy"].text == f"{100 * (own - base).mean():+.1f}" and of_elmo["MRPC accuracy"].bold
     low, high = stats.ttest_1samp(own - base, 0).confidence_interval(0.95)
-    assert found["MRPC accuracy, over seeds"].text == f"{100 * low:+.1f} to {100 * high:+.1f}"
+    assert of_elmo["MRPC accuracy, over seeds"].text == f"{100 * low:+.1f} to {100 * high:+.1f}"
     row = rows.set_index(["system", "task", "metric"]).loc["bilstm_elmo", "mrpc", "accuracy"]
     assert row["examples_low"] < row["difference"] < row["examples_high"] and row["p"] < 0.05
-    assert found["Average with WNLI"].bold and found["Average with WNLI, over seeds"].text
+    assert of_elmo["Average with WNLI"].bold and of_elmo["Average with WNLI, over seeds"].text
     assert shown["bilstm_attention"]["Average with WNLI"].text == ""
 
 
 def test_equal_systems_differ_by_nothing_that_is_significant(write):
     cells = [write("rte", system, seed, 0.5) for system in ("a", "b") for seed in (1, 2, 3)]
-    found = fields(tables_of(cells, "a")["glue-differences"][0])["b"]["RTE accuracy"]
-    assert found.text == "+0.0" and not found.bold
+    difference = fields(tables_of(cells, "a")["glue-differences"][0])["b"]["RTE accuracy"]
+    assert difference.text == "+0.0" and not difference.bold
 
 
 def test_tasks_outside_the_average_have_the_table_of_other_tasks(write, tmp_path):

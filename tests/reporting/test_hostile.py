@@ -43,19 +43,19 @@ class Seen(HTMLParser):
 
     def __init__(self):
         super().__init__()
-        self.found: list[str] = []
+        self.names: list[str] = []
 
     def handle_starttag(self, tag, attributes):
-        self.found.append(tag)
-        self.found += [name for name, value in attributes if name.startswith("on") or (value or "").startswith("javas")]
+        self.names.append(tag)
+        self.names += [name for name, value in attributes if name.startswith("on") or (value or "").startswith("javas")]
 
     def handle_comment(self, text):
-        self.found.append("comment")
+        self.names.append("comment")
 
 
 def obeyed(text: str) -> set[str]:
     (parser := Seen()).feed(text)
-    return {*parser.found}
+    return {*parser.names}
 
 
 def table(texts) -> Table:
@@ -77,8 +77,8 @@ def test_a_field_of_a_spreadsheet_is_no_formula_and_keeps_its_type(tmp_path):
         "a;'=1+1", "'＝1",
     ]  # fmt: skip
     with (tmp_path / "numbers.csv").open(newline="", encoding="utf-8") as file:
-        said, values = zip(*[*csv.reader(file)][1:], strict=True)
-    assert [*said] == numbers and values == ("-1.5", "2.0", "3.0", "4.0", "", "-1e-09")
+        types, values = zip(*[*csv.reader(file)][1:], strict=True)
+    assert [*types] == numbers and values == ("-1.5", "2.0", "3.0", "4.0", "", "-1e-09")
     frame = pd.DataFrame({"count": [1, None], "text": ["=x", None]}, dtype=object)
     write_csv(frame, tmp_path / "mixed.csv")
     assert (tmp_path / "mixed.csv").read_text() == "count,text\n1,'=x\n,\n" and frame["text"][0] == "=x"
@@ -109,8 +109,8 @@ def test_a_page_shows_texts_as_they_are():
     own = {"svg", "img", "comment"}
     body = re.sub(r"<script[^>]*>.*?</script>", "", page, flags=re.DOTALL)
     assert not obeyed(body) & own and not [name for name in obeyed(body) if name.startswith("on")]
-    (said,) = re.findall(r'<script type="application/json">(.*?)</script>', page, flags=re.DOTALL)
-    assert "<" not in said and json.loads(said)["datasets"]
+    (script,) = re.findall(r'<script type="application/json">(.*?)</script>', page, flags=re.DOTALL)
+    assert "<" not in script and json.loads(script)["datasets"]
 
 
 def test_a_figure_shows_texts_as_they_are(tmp_path):

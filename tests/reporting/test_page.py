@@ -87,10 +87,10 @@ class Elements(HTMLParser):
 def test_every_link_leads_somewhere_in_the_page():
     made_from = [("pretrain/ptb/x-1", ""), (CELLS[0], "run-evaluate-ptb-system_0-1")]
     other = entry("evaluate/ptb/other-1", made_from=made_from)
-    found = Elements(page_of(table(), cells={"": [*map(entry, CELLS), other]}))
-    inside = [reference for reference in found.references if reference != "data:,"]
-    assert len(inside) > 15 and {reference.removeprefix("#") for reference in inside} <= set(found.ids)
-    assert len(found.ids) == len(set(found.ids)) and not found.open
+    elements = Elements(page_of(table(), cells={"": [*map(entry, CELLS), other]}))
+    inside = [reference for reference in elements.references if reference != "data:,"]
+    assert len(inside) > 15 and {reference.removeprefix("#") for reference in inside} <= set(elements.ids)
+    assert len(elements.ids) == len(set(elements.ids)) and not elements.open
 
 
 def test_notes_and_verdicts_are_counted_over_the_rows_that_can_have_one():
@@ -129,21 +129,21 @@ def opened(browser, tmp_path):
     """Open a page in the browser; the test fails if the page requests something from the network, or reports an
     error.
     """
-    asked, said = [], []
+    asked, errors = [], []
 
     def open_page(text: str, width: int = 1280, scheme: str = "light"):
         path = tmp_path / "report.html"
         path.write_text(text, encoding="utf-8")
         page = browser.new_page(viewport={"width": width, "height": 850}, color_scheme=scheme)
         page.on("request", lambda request: asked.append(request.url))
-        page.on("console", lambda message: said.append(message.text))
-        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("console", lambda message: errors.append(message.text))
+        page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(path.as_uri())
         page.wait_for_selector("html[data-ready]", state="attached")
         return page
 
     yield open_page
-    assert not said and all(url.startswith(("file:", "blob:", "data:")) for url in asked)
+    assert not errors and all(url.startswith(("file:", "blob:", "data:")) for url in asked)
 
 
 def systems(page) -> list[str]:

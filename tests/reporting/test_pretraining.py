@@ -54,11 +54,11 @@ def held_out(write_held_out, write_run):
 def test_bounds_are_the_grammars_and_stand_apart(held_out, tmp_path):
     (table,) = write_tables(framed(*held_out), SPECIFICATIONS, tmp_path / "results")
     assert [row.apart for row in table.panels["grammar"][5:]] == [True, False, False, False, False]
-    found = {}
+    by_head = {}
     for row in lines(table, "grammar")[5:]:
         head, *numbers = row.items()
-        found[head[1].text] = {name: (value.text, value.spread) for name, value in numbers if value.text}
-    assert found == {
+        by_head[head[1].text] = {name: (value.text, value.spread) for name, value in numbers if value.text}
+    assert by_head == {
         "bound (grammar)": {"Masked words nats": ("1.375", "0.062")},
         "bound, one word corrupted (grammar)": {"Masked words nats": ("1.250", "0.062")},
         "one word masked (grammar)": {

@@ -44,7 +44,7 @@ def test_every_published_row_of_the_corpus_is_there(kn5, frame_of, write_vectors
 
 
 @pytest.mark.parametrize(
-    ("beside", "shown"),
+    ("comments", "shown"),
     [
         ("corpus", {("a", "m")}),
         ("data_set", {("a", "m"), ("a", "m_lower"), ("a_2017", "m")}),
@@ -52,8 +52,8 @@ def test_every_published_row_of_the_corpus_is_there(kn5, frame_of, write_vectors
         ("run", set()),
     ],
 )
-def test_published_rows_stand_beside_what_their_source_says(beside, shown):
-    row = {"metric": "bleu", "split": "test", "source": "a paper", "not_run": "", "note": "", "beside": beside}
+def test_published_rows_stand_beside_what_their_source_says(comments, shown):
+    row = {"metric": "bleu", "split": "test", "source": "a paper", "not_run": "", "note": "", "beside": comments}
     places = [("a", "m"), ("a", "m_lower"), ("a_2017", "m"), ("a", "other"), ("b", "m")]
     published = [row | {"system": "theirs", "task": task, "corpus": corpus, "value": 9.0} for task, corpus in places]
     measured = {"system": "ours", "task": "a", "corpus": "m", "split": "test", "metric": "bleu", "note": ""}

@@ -70,6 +70,6 @@ def test_a_task_without_a_metric_to_choose_by_and_a_study_without_rates(write):
     for chosen_by in ({}, {"cola": "acuracy"}):
         with pytest.raises(UsageError) as mistake:
             tables({"bert": BERT}, folders, chosen_by)
-        told = "bert has rates, but no metric to choose the best rate for cola; write chosen_by: "
-        assert str(mistake.value) == told + "{cola: accuracy, or matthews}"
+        message = "bert has rates, but no metric to choose the best rate for cola; write chosen_by: "
+        assert str(mistake.value) == message + "{cola: accuracy, or matthews}"
     assert rates_rows({}, {}, [], tidy([])).empty

@@ -72,10 +72,10 @@ def mixed(write_run):
 
 
 def test_a_record_is_its_cell(trained, record, tmp_path):
-    (found,) = read_results(record(trained))
-    assert alike(found, read_result(trained)) and len(found.tables["curve"]) == 3
-    assert found.sums["test/perplexity_word"].value() == pytest.approx(found.metrics["test/perplexity_word"])
-    assert found.record["git_commit"] == "c0ffee" * 6 and found.record["environment"] == {"python": "3.12.1"}
+    (restored,) = read_results(record(trained))
+    assert alike(restored, read_result(trained)) and len(restored.tables["curve"]) == 3
+    assert restored.sums["test/perplexity_word"].value() == pytest.approx(restored.metrics["test/perplexity_word"])
+    assert restored.record["git_commit"] == "c0ffee" * 6 and restored.record["environment"] == {"python": "3.12.1"}
     path = tmp_path / "records/pretrain/ptb/lstm-9.json"
     with pytest.raises(UsageError) as mistake:
         [*read_results(path)]
@@ -88,23 +88,23 @@ def test_a_record_of_an_evaluation_has_each_benchmark_and_an_oracle_its_folder(w
     (phenomena / "metrics.json").write_text('{"phenomena/total/excess": 0.123456789012}')
     rows = "".join(f"{unit},local,10,20.5,19\n" for unit in range(3))
     (phenomena / "phenomena.csv").write_text(f"unit,phenomenon,tokens,nats,true_nats\n{rows}")
-    found = [*read_results(record(cell))]
-    assert [each.benchmark for each in found] == ["measured", "phenomena"]
-    assert {each.name for each in found} == {"evaluate/ptb/lstm-1"}
-    assert all(alike(each, read_result(cell / each.benchmark)) for each in found)
-    assert len(found[1].tables["phenomena"]) == 3 and "units" in found[0].tables
+    restored = [*read_results(record(cell))]
+    assert [each.benchmark for each in restored] == ["measured", "phenomena"]
+    assert {each.name for each in restored} == {"evaluate/ptb/lstm-1"}
+    assert all(alike(each, read_result(cell / each.benchmark)) for each in restored)
+    assert len(restored[1].tables["phenomena"]) == 3 and "units" in restored[0].tables
     cell = write_run("prepare", "ptb", "oracle", 0, {"test/perplexity_word": 45.0})
-    (found,) = read_results(path := record(cell))
-    assert alike(found, read_result(cell)) and not path.with_suffix(".zip").exists()
+    (restored,) = read_results(path := record(cell))
+    assert alike(restored, read_result(cell)) and not path.with_suffix(".zip").exists()
 
 
 def test_a_record_has_the_mix_without_the_weights(mixed, record):
-    (found,) = read_results(path := record(mixed))
+    (restored,) = read_results(path := record(mixed))
     direct = read_result(mixed)
-    np.testing.assert_array_equal(found.tables["mix"], direct.tables["mix"])
-    config = yaml.safe_load(found.config)  # JSON turns its keys into texts
+    np.testing.assert_array_equal(restored.tables["mix"], direct.tables["mix"])
+    config = yaml.safe_load(restored.config)  # JSON turns its keys into texts
     assert config["task"] == {"labels": {"0": "bad", "1": "good"}}
-    assert alike(replace(found, config=direct.config), direct)
+    assert alike(replace(restored, config=direct.config), direct)
     with zipfile.ZipFile(path.with_suffix(".zip")) as archive:
         assert archive.namelist() == ["mix.csv"]
 
@@ -153,8 +153,8 @@ def test_a_change_replaces_a_record_with_its_origin(trained, record, name):
     record(trained)
     (trained / name).write_text((trained / name).read_text().replace(*CHANGES[name]))
     remade(trained)
-    (found,) = read_results(path := record(trained))
-    assert alike(found, read_result(trained))
+    (restored,) = read_results(path := record(trained))
+    assert alike(restored, read_result(trained))
     facts = {"code": CODE, "commit": "ad" * 20, "uncommitted_changes": True, "requirements": {}, "machine": "?"}
     facts["seconds"] = 2.5
     assert json.loads(path.read_text())["made"] == facts
@@ -189,10 +189,12 @@ def test_any_wrong_byte_of_an_archive_is_one_line_or_changes_nothing(trained, re
     for place in range(0, len(whole), 3):
         file.write_bytes(whole[:place] + bytes([whole[place] ^ 0x41]) + whole[place + 1 :])
         try:
-            (found,) = read_results(path)
+            (restored,) = read_results(path)
         except UsageError as error:
             assert str(file) in str(error)
             damaged += 1
         else:
-            assert "units" not in found.tables or alike(found, expected)  # changes such as the date, or another name
+            assert "units" not in restored.tables or alike(
+                restored, expected
+            )  # changes such as the date, or another name
     assert damaged > len(whole) / 6

@@ -65,8 +65,8 @@ def report(results):
 
 def entry(page: str, cell: str) -> str:
     """Return the text of a cell on the page, without marks."""
-    found = re.search(rf'<details class=cell id="{cell}">.*?</dl>', page, re.DOTALL)[0]
-    return " ".join(html.unescape(re.sub("<[^>]+>", " ", found)).split())
+    section = re.search(rf'<details class=cell id="{cell}">.*?</dl>', page, re.DOTALL)[0]
+    return " ".join(html.unescape(re.sub("<[^>]+>", " ", section)).split())
 
 
 def test_numbers_lead_to_their_cells_and_those_to_what_made_them(report):
@@ -83,8 +83,8 @@ def test_numbers_lead_to_their_cells_and_those_to_what_made_them(report):
     assert "200 steps" in entry(report, "run-pretrain-ptb-lstm_small-1")
     assert "with uncommitted changes" in entry(report, "run-pretrain-ptb-lstm_small-1")
     assert "Commit unknown" in entry(report, "run-evaluate-ptb-kn5-1")
-    told = "3 cells; 2 runs, 25 seconds in total, from commit c0ffeec0ff; 1 of them with uncommitted changes; 1 of the"
-    assert told in report
+    line = "3 cells; 2 runs, 25 seconds in total, from commit c0ffeec0ff; 1 of them with uncommitted changes; 1 of the"
+    assert line in report
 
 
 def test_runs_stand_in_a_table_for_programs(results):
@@ -108,10 +108,12 @@ def test_verdicts_are_counted_and_failures_named(report, results):
     others = REFERENCES[(REFERENCES["corpus"] == "ptb") & (REFERENCES["beside"] != "run")]
     unrun = (others["not_run"] != "").sum()
     elsewhere = len(others) - unrun - 3
-    told = "\nPublished numbers: 0 within the tolerance of the published number; 1 outside the tolerance; "
-    told += f"2 outside the tolerance, with too few seeds for a verdict; {unrun} published, but not run in any study; "
-    told += f"{elsewhere} published, and run only in another study"
-    assert told in summary and failure in summary and f'<li class="unrun"><b>{unrun}</b>' in report
+    counts = "\nPublished numbers: 0 within the tolerance of the published number; 1 outside the tolerance; "
+    counts += (
+        f"2 outside the tolerance, with too few seeds for a verdict; {unrun} published, but not run in any study; "
+    )
+    counts += f"{elsewhere} published, and run only in another study"
+    assert counts in summary and failure in summary and f'<li class="unrun"><b>{unrun}</b>' in report
     assert "| Kneser–Ney 5-gram (modified) (`kn5`) " in summary
     assert "\n- 1 cell: unknown commit\n" in summary
     assert "\n- 1 cell: commit c0ffeec0ff with uncommitted changes; python 3.12.1; two cores\n" in summary

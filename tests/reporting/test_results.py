@@ -67,11 +67,11 @@ def test_the_table_shows_the_share_in_place_of_bits_per_byte(write_likelihood):
     for shown, of in ((True, cells), (False, cells[:1])):
         table = made("perplexity", framed(*of))
         assert ("Test bytes lost, %" in heads(table)) == shown == any("Bytes lost:" in note for note in table.notes)
-    found = {row["System"].text: row for row in lines(made("perplexity", framed(*cells)), "c")}
+    by_system = {row["System"].text: row for row in lines(made("perplexity", framed(*cells)), "c")}
     titles = ("Test bits/byte", "Test bytes lost, %")
-    texts = [[found[name][title].text for title in titles] for name in ("none", "most")]
+    texts = [[by_system[name][title].text for title in titles] for name in ("none", "most")]
     assert texts == [[f"{40 / 60 / math.log(2):.4f}", ""], ["", f"{100 * 50 / 60:.2f}"]]
-    assert not any(value.bold for row in found.values() for name, value in row.items() if "PPL" in name)
+    assert not any(value.bold for row in by_system.values() for name, value in row.items() if "PPL" in name)
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ class Reversal(Task):
 
     def units(self, examples, predictions):
         pairs = zip(examples, predictions, strict=True)
-        shares = np.array([np.mean([a == b for a, b in zip(each[::-1], found, strict=True)]) for each, found in pairs])
+        shares = np.array([np.mean([a == b for a, b in zip(each[::-1], guess, strict=True)]) for each, guess in pairs])
         return pd.DataFrame({"unit": range(len(examples)), "letters": shares, "accuracy": shares == 1})
 
 
@@ -201,8 +201,8 @@ def test_translations_have_intervals_over_sentences(write_run):
     references = ["ein Mann sitzt auf einer Bank", "zwei Hunde spielen im Gras", "der Junge geht nach Hause"] * 10
     folders = []
     for system, wrong in (("a", 3), ("b", 20)):
-        said = ["ein Hund" if place < wrong else line for place, line in enumerate(references)]
-        units = pd.DataFrame({"unit": range(len(said)), **translation_counts(said, references)})
+        hypotheses = ["ein Hund" if place < wrong else line for place, line in enumerate(references)]
+        units = pd.DataFrame({"unit": range(len(hypotheses)), **translation_counts(hypotheses, references)})
         values = TranslationTask.values(units, METRICS)
         metrics = {f"{task}/test/{name}": values[name] for task, name in product(TASKS, values)}
         folder = write_run("finetune", f"multi30k/{system}-1", system, 1, metrics)
@@ -212,7 +212,7 @@ def test_translations_have_intervals_over_sentences(write_run):
     for task, name in product(TASKS, METRICS):
         cell = rows.loc[("b", task, "test", name)]
         assert cell["ci_low"] < cell["mean"] < cell["ci_high"] and cell["p_best"] < 0.01
-    expected = sacrebleu.corpus_chrf(said, [references]).score
+    expected = sacrebleu.corpus_chrf(hypotheses, [references]).score
     assert rows.loc[("b", "translation", "test", "chrf"), "mean"] == pytest.approx(expected)
 
 

@@ -66,15 +66,15 @@ def test_ten_lines_make_a_table_that_leaves_that_of_all_others(tmp_path):
 
 
 def test_rows_and_columns_may_be_of_anything_and_a_function_may_make_them(tmp_path, monkeypatch):
-    said = {"title": "Turned", "where": {"task": "ordering"}, "row": "Split", "rows": [{"each": "split"}],
-            "columns": [{"each": ["metric", "system"], "{metric}": {"{system}": ["value"]}}]}  # fmt: skip
-    (table,) = write_tables(FRAME, {"turned": said}, tmp_path)
+    specification = {"title": "Turned", "where": {"task": "ordering"}, "row": "Split", "rows": [{"each": "split"}],
+                     "columns": [{"each": ["metric", "system"], "{metric}": {"{system}": ["value"]}}]}  # fmt: skip
+    (table,) = write_tables(FRAME, {"turned": specification}, tmp_path)
     assert heads(table)[1:] == ["accuracy BERT", "tau BERT", "tau GPT"]
     assert texts(table) == {"tales": [["test", "", "0.50", "0.12"], ["validation", "0.25", "", ""]]}
     monkeypatch.setattr(counted, "__module__", blimp.__name__)
     monkeypatch.setattr(blimp, "counted", counted, raising=False)
-    said = {"where": {"task": "ordering"}, "_target_": f"{blimp.__name__}.counted"}
-    (table,) = write_tables(FRAME, {"counted": said}, tmp_path)
+    specification = {"where": {"task": "ordering"}, "_target_": f"{blimp.__name__}.counted"}
+    (table,) = write_tables(FRAME, {"counted": specification}, tmp_path)
     assert texts(table) == {"all": [["4"]]}
 
 
@@ -159,17 +159,17 @@ def test_rows_of_a_module_are_shown_by_format_strings():
     ],
 )
 def test_a_mistake_in_rows_of_a_module_is_one_line(change, message):
-    said = yaml.safe_load(OF_ROWS) | {"columns": [{"Share": "{share:.2f}"}]} | change
+    specification = yaml.safe_load(OF_ROWS) | {"columns": [{"Share": "{share:.2f}"}]} | change
     with pytest.raises(UsageError, match=r"^table shares") as error:
-        [*rows_tables("shares", said, ROWS)]
+        [*rows_tables("shares", specification, ROWS)]
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
 def test_a_title_is_needed_and_lead_columns_exist(tmp_path):
     with pytest.raises(UsageError, match="table orders has no title, columns"):
         write_tables(FRAME, {"orders": {"where": {"task": "ordering"}}}, tmp_path)
-    said = yaml.safe_load(OWN) | {"lead": ["Runs", "Test τ"]}
-    (table,) = write_tables(FRAME, {"orders": said}, tmp_path)
+    specification = yaml.safe_load(OWN) | {"lead": ["Runs", "Test τ"]}
+    (table,) = write_tables(FRAME, {"orders": specification}, tmp_path)
     assert table.lead == ("Runs", "Test τ")
     with pytest.raises(UsageError, match=r"table orders, lead: unknown column 'Test tau'; .*Test τ"):
-        write_tables(FRAME, {"orders": said | {"lead": ["Test tau"]}}, tmp_path)
+        write_tables(FRAME, {"orders": specification | {"lead": ["Test tau"]}}, tmp_path)

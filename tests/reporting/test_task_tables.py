@@ -102,9 +102,9 @@ def test_a_row_a_system_next_to_what_was_published(write, kind):
     published = REFERENCES[(REFERENCES["task"] == kind) & (REFERENCES["corpus"] == corpus)]
     assert len(published) and {*published["system"]} | {"mine", "other"} == {*rows} - {of(bound["System"])}
     for row in published.itertuples():
-        (found,) = (each for each in texts(table, corpus) if each[0] == row.system)
-        assert f"{100 * row.value:.{digits}f}" in found and not rows[row.system]["Runs"]
-        assert (NOT_RUN if row.not_run else ELSEWHERE) in found
+        (fields,) = (each for each in texts(table, corpus) if each[0] == row.system)
+        assert f"{100 * row.value:.{digits}f}" in fields and not rows[row.system]["Runs"]
+        assert (NOT_RUN if row.not_run else ELSEWHERE) in fields
 
 
 def test_intervals_are_over_units_and_spreads_over_seeds(write, kind):

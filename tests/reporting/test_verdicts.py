@@ -151,8 +151,8 @@ def test_fields_of_a_reference(value, fields, verdict, note):
 def test_a_repeated_row_is_no_neighbour_of_its_number():
     references = [reference("lstm", 114.5, tolerance=2.0), reference("other", 120.0)]
     references += [reference("lstm_bf16", 114.5, tolerance=2.0, repeats="lstm")]
-    found = rows_judged(references, lstm=115.0, lstm_bf16=116.0)
-    assert found["verdict"].to_dict() == {"lstm": "pass", "lstm_bf16": "pass"}
+    verdict_rows = rows_judged(references, lstm=115.0, lstm_bf16=116.0)
+    assert verdict_rows["verdict"].to_dict() == {"lstm": "pass", "lstm_bf16": "pass"}
 
 
 def test_references_are_complete_and_unambiguous():
@@ -188,7 +188,7 @@ def test_a_table_is_reproduced_by_its_shares_and_its_order():
     two, three = table.index < 2, table.index < 3
     for spoilt in ({"verdict": "not run"}, {"verdict": "open"}, {"other_recipe": "another"}):
         assert verdicts.reproduction(table.assign(**{k: table[k].mask(two, v) for k, v in spoilt.items()})).reproduced
-        found = verdicts.reproduction(table.assign(**{k: table[k].mask(three, v) for k, v in spoilt.items()}))
-        assert not found.reproduced
+        reproduced = verdicts.reproduction(table.assign(**{k: table[k].mask(three, v) for k, v in spoilt.items()}))
+        assert not reproduced.reproduced
     assert not verdicts.reproduction(table.assign(mean=-table["mean"])).reproduced
     assert verdicts.reproduction(table[:1]).reproduced  # one row has no order

@@ -49,8 +49,8 @@ def test_settings_that_stand_for_others(cell, text):
     (cell / "config.yaml").write_text(f"{text}\ntokens: c/word\n{objective}")
     with pytest.raises(UsageError) as refusal:
         load(cell)
-    said = str(refusal.value)
-    assert len(said) < 500 and "\n" not in said and os.environ["HOME"] not in said
+    message = str(refusal.value)
+    assert len(message) < 500 and "\n" not in message and os.environ["HOME"] not in message
 
 
 @pytest.mark.parametrize("trusted", ["", "other", "pkg_of_cell2"])
@@ -124,8 +124,8 @@ def test_a_model_card_shows_names_as_they_are(tmp_path):
     name = "x\n---\n<script>alert(1)</script> [a](javascript:alert(1)) {{ 7 * 7 }} {% raw %}"
     card = Card(name, "", results=[Result(name, 1.0, name, name)])
     write_card(card, tmp_path / "README.md", "GPT2LMHeadModel", None, [])
-    _, said, text = (tmp_path / "README.md").read_text().split("---\n", 2)
-    assert yaml.safe_load(said)["model-index"][0]["name"] == in_one_line(name)
+    _, metadata, text = (tmp_path / "README.md").read_text().split("---\n", 2)
+    assert yaml.safe_load(metadata)["model-index"][0]["name"] == in_one_line(name)
     assert "<script>" not in text and "\\[a\\](" in text and "\\{\\{ 7" in text
 
 

@@ -32,9 +32,9 @@ def checkpoint(tmp_path):
 def refused(folder, what=lambda checkpoint: checkpoint.weights) -> str:
     with pytest.raises(UsageError) as refusal:
         what(Checkpoint(str(folder)))
-    said = str(refusal.value).replace(str(folder), "")
-    assert "\n" not in said and "weights_only" not in said and "pickle" not in said
-    return said
+    message = str(refusal.value).replace(str(folder), "")
+    assert "\n" not in message and "weights_only" not in message and "pickle" not in message
+    return message
 
 
 def test_a_pickle_among_the_weights_or_in_their_place(checkpoint, canary):
@@ -72,31 +72,32 @@ LIES: dict[str, list[tuple[bytes | str, str]]] = {
     "config.json": [
         *((text, "config.json is damaged") for text in ("[]", "3", "{", "[" * 100_000)),
         *(
-            (json.dumps(CONFIG | {"n_embd": said, "n_inner": None}), "d_model")
-            for said in ("${oc.env:HOME}", "${oc.decode:1}", 8.5, 10**13)
+            (json.dumps(CONFIG | {"n_embd": value, "n_inner": None}), "d_model")
+            for value in ("${oc.env:HOME}", "${oc.decode:1}", 8.5, 10**13)
         ),
         *(
-            (json.dumps(CONFIG | said), "config.json lacks settings of a GPT-2")
-            for said in ({"n_embd": {"_target_": "os.system"}}, {"activation_function": ["gelu"]})
+            (json.dumps(CONFIG | value), "config.json lacks settings of a GPT-2")
+            for value in ({"n_embd": {"_target_": "os.system"}}, {"activation_function": ["gelu"]})
         ),
         *(
-            (json.dumps(CONFIG | said), "config.json")
-            for said in ({"n_layer": 10**12}, {"n_layer": "x"}, {"n_head": 12}, {"n_embd": None})
+            (json.dumps(CONFIG | value), "config.json")
+            for value in ({"n_layer": 10**12}, {"n_layer": "x"}, {"n_head": 12}, {"n_embd": None})
         ),
     ],
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("file", "content", "said"), [(file, *lie) for file, lies in LIES.items() for lie in lies])
-def test_files_that_are_none(checkpoint, file, content, said):
+@pytest.mark.parametrize(("file", "content", "message"), [(file, *lie) for file, lies in LIES.items() for lie in lies])
+def test_files_that_are_none(checkpoint, file, content, message):
     (checkpoint / file).write_bytes(content if isinstance(content, bytes) else content.encode())
     (checkpoint / "tokenizer.json").write_text("{}")
     if file == "config.json":
         save_file({"wte.weight": torch.zeros(10, 8)}, checkpoint / "model.safetensors")
-    line = refused(checkpoint, lambda found: (found.model, found.weights))
-    assert said in line and file in line
-    if file == INDEX and "not a file in that folder" in said:  # and it is not among the files on which the plan depends
-        assert said in refused(checkpoint, lambda found: found.files)
+    line = refused(checkpoint, lambda opened: (opened.model, opened.weights))
+    assert message in line and file in line
+    if file == INDEX and "not a file in that folder" in message:
+        # the file is not among the files on which the plan depends
+        assert message in refused(checkpoint, lambda opened: opened.files)
 
 
 def test_a_config_of_more_layers_than_weights(checkpoint):
@@ -108,14 +109,14 @@ def test_a_config_of_more_layers_than_weights(checkpoint):
 
 def test_code_that_a_checkpoint_brings(checkpoint, canary):
     """trust_remote_code: transformers would import it if the model has no class in transformers."""
-    said = CONFIG | {"auto_map": {"AutoModel": "modeling_x.Mine", "AutoConfig": "modeling_x.Mine"}}
-    (checkpoint / "config.json").write_text(json.dumps(said | {"model_type": "mine"}))
+    config = CONFIG | {"auto_map": {"AutoModel": "modeling_x.Mine", "AutoConfig": "modeling_x.Mine"}}
+    (checkpoint / "config.json").write_text(json.dumps(config | {"model_type": "mine"}))
     (checkpoint / "modeling_x.py").write_text(f"import os\nos.system({canary.command!r})\n")
     assert "model_type=mine, but only gpt2" in refused(checkpoint)
-    (checkpoint / "config.json").write_text(json.dumps(said))
+    (checkpoint / "config.json").write_text(json.dumps(config))
     template = f"{{{{ cycler.__init__.__globals__.os.system({canary.command!r}) }}}}"
-    said = {"chat_template": template, "auto_map": {"AutoTokenizer": ["modeling_x.Mine", None]}}
-    (checkpoint / "tokenizer_config.json").write_text(json.dumps(said))
+    config = {"chat_template": template, "auto_map": {"AutoTokenizer": ["modeling_x.Mine", None]}}
+    (checkpoint / "tokenizer_config.json").write_text(json.dumps(config))
     (checkpoint / "vocab.txt").write_text("[UNK]\n[CLS]\n[SEP]\n[PAD]\n[MASK]\nman\n")
     assert Checkpoint(str(checkpoint)).tokenizer.encode("man") == [5]
 

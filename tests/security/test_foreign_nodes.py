@@ -203,7 +203,7 @@ def test_no_variable_is_in_what_a_study_commits(where, tmp_path, monkeypatch):
     for name, content in files.items():
         (path := tmp_path / f"{name}.yaml").parent.mkdir(parents=True, exist_ok=True)
         path.write_text("# @package _global_\n" * ("recipe" in name) + yaml.safe_dump(content), encoding="utf-8")
-    said = ""
+    message = ""
     try:
         dvc_project.graph()
         study = set_study()
@@ -211,8 +211,8 @@ def test_no_variable_is_in_what_a_study_commits(where, tmp_path, monkeypatch):
             for cell in study.cells.values():
                 plan_of(cell, study.cells)
     except (UsageError, OmegaConfBaseException) as error:
-        said = str(error)
-    assert "SECRET} is not allowed" in said and "hunter2" not in said
+        message = str(error)
+    assert "SECRET} is not allowed" in message and "hunter2" not in message
     committed = [path.read_text(encoding="utf-8") for path in tmp_path.rglob("*.yaml")]
     assert len(committed) >= len(files) and not [text for text in committed if "hunter2" in text]
 

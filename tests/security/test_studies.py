@@ -18,9 +18,9 @@ ROOT = Path(__file__).parent.parent.parent
 CONF = Conf(ROOT / "conf")
 
 
-def refused(name="mine", **said) -> str:
+def refused(name="mine", **keys) -> str:
     with pytest.raises(UsageError) as refusal:
-        expand(CONF, name, {"corpus": "grammar_tiny"} | said)
+        expand(CONF, name, {"corpus": "grammar_tiny"} | keys)
     assert "\n" not in str(refusal.value)
     return str(refusal.value)
 
@@ -35,12 +35,12 @@ NAMES = [
 @pytest.mark.parametrize("name", NAMES)
 def test_names_of_systems_and_studies_are_names(name):
     systems = [{"of": ["kn3", "lstm"]}]
-    for said in (
+    for settings in (
         refused(systems=[{"of": "lstm", "as": name}]),
         refused(name, systems=systems),
         refused(systems=systems, mixtures={name: ["kn3", "lstm"]}),
     ):
-        assert "is not a name; write ASCII letters, digits" in said
+        assert "is not a name; write ASCII letters, digits" in settings
 
 
 @pytest.mark.parametrize("name", ["x;y", "x\ny", "$(x)"])
@@ -56,10 +56,10 @@ def test_what_configurations_of_a_studys_own_are_called_is_no_command(tmp_path):
     for file, text in (("corpus/x; touch canary", "write: {}"), ("task/odd", "out: $(touch canary)/${system}")):
         (path := tmp_path / f"{file}.yaml").parent.mkdir()
         path.write_text(f"# @package _global_\ndefaults: [sst2, _self_]\n{text}\n" if "odd" in file else text)
-    for said in ({"corpus": "x; touch canary", "systems": [{"of": "kn3"}]},
-                 {"corpus": "ptb", "systems": [{"of": "bilstm", "task": "odd"}]}):  # fmt: skip
+    for study in ({"corpus": "x; touch canary", "systems": [{"of": "kn3"}]},
+                  {"corpus": "ptb", "systems": [{"of": "bilstm", "task": "odd"}]}):  # fmt: skip
         with pytest.raises(UsageError, match=r"(is not a valid path; write ASCII letters|may refer only to)"):
-            expand(Conf(ROOT / "conf", tmp_path), "mine", said)
+            expand(Conf(ROOT / "conf", tmp_path), "mine", study)
 
 
 @pytest.mark.parametrize("key", [
@@ -81,8 +81,8 @@ VALUES = [
 def test_the_shell_reads_a_setting_as_one_word(canary):
     for value in (value.replace("canary", str(canary.path)) for value in VALUES):
         systems = [{"of": "bilstm", "task": "sentiment", "init": f"hf:{value}", "set": {"epochs": value}}]
-        said = {"corpus": "grammar_tiny", "systems": systems}
-        (cell,) = [cell for cell in expand(CONF, "mine", said).cells.values() if cell.stage == "finetune"]
+        study = {"corpus": "grammar_tiny", "systems": systems}
+        (cell,) = [cell for cell in expand(CONF, "mine", study).cells.values() if cell.stage == "finetune"]
         assert shlex.split(cell.command)[3:] == [f"{key}={value}" for key, value in cell.settings.items()]
         printed = cell.command.replace("python -m", "printf '%s\\0'", 1)
         done = subprocess.run(["/bin/sh", "-c", printed], capture_output=True, text=True, check=True)

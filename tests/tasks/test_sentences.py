@@ -114,8 +114,8 @@ def test_what_is_wrong_with_the_examples_is_said(build, train, settings, message
 def test_a_text_that_no_model_can_read_at_once_is_named_by_its_row(build, tmp_path, sentences):
     rows = [f"1\t{'a ' * LONGEST}\tgood\n", f"2\t{'a ' * (LONGEST + 1)}\tgood\n"]
     assert len(build({"train": rows[0]}, sentences=sentences).examples("train")) == 1
-    said = f"^{tmp_path / 'train.tsv'}, line 3: the text has {LONGEST + 1} words; write {LONGEST} or fewer"
-    with pytest.raises(UsageError, match=said):
+    message = f"^{tmp_path / 'train.tsv'}, line 3: the text has {LONGEST + 1} words; write {LONGEST} or fewer"
+    with pytest.raises(UsageError, match=message):
         build({"train": "".join(rows)}, sentences=sentences).examples("train")
 
 
@@ -137,16 +137,12 @@ def test_missing_files_and_values_are_named(build, tmp_path, monkeypatch):
     ({"scores": [0, 5]}, "classes or scores"),
     ({"labels": None}, "classes or scores"),
     ({"prompt": {"a": "x"}}, r"task.prompt has names for \['a'\]; write a name for each of \['text'\]"),
+    ({"contents": {"train": None}}, "write task.files.train=FILE"),
+    ({"contents": {"validation": None}}, "write task.files.validation=FILE"),
 ])  # fmt: skip
 def test_a_task_that_cannot_be_is_refused(build, settings, message):
     with pytest.raises(UsageError, match=message):
         build(**settings)
-
-
-@pytest.mark.parametrize("missing", ["train", "validation"])
-def test_a_task_needs_two_splits(build, missing):
-    with pytest.raises(UsageError, match=rf"write task.files.{missing}=FILE"):
-        build({missing: None})
 
 
 def test_the_sentences_of_tasks_are_a_corpus(build, tmp_path):

@@ -73,11 +73,11 @@ def test_lines_that_follow_a_pattern_or_are_incomplete(write):
     path = write("a.label", "NUM:date When was caf\xe9\xf0 ?\nHUM:ind Who: me ?\n", "latin-1")
     form = {"pattern": r"(?P<label>\w+):\w+ (?P<question>.*)", "encoding": "latin-1"}
     assert read_table(path, **form).columns == ["label", "question"]
-    found = [[*row.values()] for row in fields(path, **form)]
-    assert found == [["NUM", "When was café\xf0 ?"], ["HUM", "Who: me ?"]]
+    rows = [[*row.values()] for row in fields(path, **form)]
+    assert rows == [["NUM", "When was café\xf0 ?"], ["HUM", "Who: me ?"]]
     path = write("qqp.tsv", 'id\tq\tlabel\n1\ta\t0\n2\tWho was he?\n"\tWhat is\t0\t1\n3\tb\t1\n')
-    found = [[*row.values()] for row in fields(path, skip_incomplete=True)]
-    assert found == [["1", "a", "0"], ["3", "b", "1"]]
+    rows = [[*row.values()] for row in fields(path, skip_incomplete=True)]
+    assert rows == [["1", "a", "0"], ["3", "b", "1"]]
     with pytest.raises(UsageError, match=r"line 2: byte 4 of the line is not UTF-8 \(0xe9\)"):
         fields(write("a.tsv", "x\ncafé\n", "latin-1"))
 

@@ -66,9 +66,9 @@ def test_other_formats_and_texts_that_come_with_labels(tmp_path):
     row = "1\tdogs\tdog\tNOUN\tNNS\t_\t0\troot\t_\t_\n\n"
     path = tmp_path / "a.conllu"
     path.write_text(row)
-    for tag, found in (("upos", "NOUN"), ("xpos", "NNS")):
+    for tag, tag_read in (("upos", "NOUN"), ("xpos", "NNS")):
         task = TaggedFiles(str(path), str(path), str(path), read=partial(read_conllu, tag=tag))
-        assert task.splits()["test"] == [TaggedSentence(["dogs"], [found])]
+        assert task.splits()["test"] == [TaggedSentence(["dogs"], [tag_read])]
     labels = {"x": ["1"], "y": ["2"]}
     text = SimpleNamespace(inputs=[], sentences=lambda split: [SimpleNamespace(words=[split], labels=labels)])
     expected = {split: [TaggedSentence([split], ["2"])] for split in ("train", "validation", "test")}
@@ -107,12 +107,12 @@ def test_a_unit_is_all_predicates_of_a_sentence_whose_own_span_is_no_span():
     assert [*task.words(sentences)] == [words]
 
 
-@pytest.mark.parametrize(("roles", "d_predicate", "said"), [
+@pytest.mark.parametrize(("roles", "d_predicate", "message"), [
     (True, 0, "the tags concern a predicate, but BiLSTMTagger has no predicate input; .*/role_lab"),
     (False, 7, r"the model needs them \(model.d_predicate=7\); write recipe=taggers/bilstm_crf"),
 ])  # fmt: skip
-def test_a_task_its_sentences_and_a_model_agree_on_predicates(roles, d_predicate, said):
-    with pytest.raises(UsageError, match=said):
+def test_a_task_its_sentences_and_a_model_agree_on_predicates(roles, d_predicate, message):
+    with pytest.raises(UsageError, match=message):
         tagging([], roles=roles).require(BiLSTMTagger, d_predicate)
     problem = f"task.roles={str(roles).lower()}, but some sentences have {'no' if roles else 'a'} predicate"
     with pytest.raises(UsageError, match=problem):

@@ -28,9 +28,9 @@ HEAD = {"dropout": 0.0, "crf": False}
 
 def tokens_of(tokenizer: Tokenizer, words: list[str]) -> list[list[str]]:
     """Return the tokens of each word, from its first to its last."""
-    found = in_tokens(tokenizer, words)
-    names = [tokenizer.words[i] for i in found.ids]
-    return [names[a : b + 1] for a, b in zip(found.first, found.last, strict=True)]
+    inputs = in_tokens(tokenizer, words)
+    names = [tokenizer.words[i] for i in inputs.ids]
+    return [names[a : b + 1] for a, b in zip(inputs.first, inputs.last, strict=True)]
 
 
 def test_each_word_has_its_own_tokens_or_the_next_ones():
@@ -42,8 +42,8 @@ def test_each_word_has_its_own_tokens_or_the_next_ones():
     for word, parts in zip(["naïve", "cat", "日本"], tokens_of(bpe, ["naïve", "cat", "日本"]), strict=True):
         ids = [bpe.words.index(part) for part in parts]
         assert bpe.decode(ids).strip() == word
-    found = in_tokens(MARKED, ["\x07", "cats", "\x07"])
-    assert len(found.ids) == 1 and found.first == [0, 0, 1] and found.last == [0, 0, 1]
+    inputs = in_tokens(MARKED, ["\x07", "cats", "\x07"])
+    assert len(inputs.ids) == 1 and inputs.first == [0, 0, 1] and inputs.last == [0, 0, 1]
 
 
 def task(sentences: list[TaggedSentence]) -> TaggingTask:

@@ -15,9 +15,9 @@ def test_the_example_of_the_module():
 @pytest.mark.parametrize("texts", [None, ["Bad taste", "<x>", "good"]])
 def test_a_class_is_its_name_or_a_text_in_its_place(texts):
     classes = Classes({0: "no", 1: "so_so", 2: "yes"})
-    found = Answers(classes, texts)
-    assert found.texts == (texts or ["no", "so_so", "yes"])
-    assert [found.label(found.texts[found.place(label)]) for label in (0, 1, 2)] == [0, 1, 2]
+    answers = Answers(classes, texts)
+    assert answers.texts == (texts or ["no", "so_so", "yes"])
+    assert [answers.label(answers.texts[answers.place(label)]) for label in (0, 1, 2)] == [0, 1, 2]
 
 
 def test_any_other_text_is_no_class_but_spaces_and_case_do_not_matter():
@@ -28,17 +28,17 @@ def test_any_other_text_is_no_class_but_spaces_and_case_do_not_matter():
 
 
 def test_scores_are_fifths():
-    one_to_five, found = Answers(Scores(1, 5)), Answers(Scores(0, 5))
+    one_to_five, from_zero = Answers(Scores(1, 5)), Answers(Scores(0, 5))
     assert len(one_to_five.texts) == 21  # the classes of the paper
     texts = {2.57: "2.6", 3.25: "3.2", 0.5: "0.4", 0.0: "0.0", 5.0: "5.0", 4.91: "5.0"}  # halves round to even
-    assert {label: found.texts[found.place(label)] for label in texts} == texts
-    assert all(answer.label(answer.texts[answer.place(1.8)]) == 1.8 for answer in (one_to_five, found))
+    assert {label: from_zero.texts[from_zero.place(label)] for label in texts} == texts
+    assert all(answer.label(answer.texts[answer.place(1.8)]) == 1.8 for answer in (one_to_five, from_zero))
     ends = Answers(Scores(-0.5, 0.5))
     assert ends.texts == ["-0.6", "-0.4", "-0.2", "0.0", "0.2", "0.4", "0.6"]
     assert [ends.label(ends.texts[ends.place(end)]) for end in (-0.5, 0.5)] == [-0.4, 0.4]
-    found = Answers(Scores(0, 5))
-    assert [found.label(text) for text in ("2.7", "3", "3 . 2", " 0.0", "5")] == [2.7, 3.0, 3.2, 0.0, 5.0]
-    assert {found.label(text) for text in ("", "5.2", "-0.2", "nan", "inf", "2,7", "3.2 3.2", "many")} == {-1}
+    from_zero = Answers(Scores(0, 5))
+    assert [from_zero.label(text) for text in ("2.7", "3", "3 . 2", " 0.0", "5")] == [2.7, 3.0, 3.2, 0.0, 5.0]
+    assert {from_zero.label(text) for text in ("", "5.2", "-0.2", "nan", "inf", "2,7", "3.2 3.2", "many")} == {-1}
 
 
 @pytest.mark.parametrize(("labels", "texts", "message"), [

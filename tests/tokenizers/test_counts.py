@@ -17,8 +17,8 @@ def test_counts_are_those_of_memory_however_little_there_is(lines, min_count, kn
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counts, "TYPES", types)
         patch.setattr(counts, "PARTS", 2)
-        found = frequent(lines, min_count, known)
-    assert found == {each: n for each, n in whole.items() if n >= min_count or each in known}
+        kept = frequent(lines, min_count, known)
+    assert kept == {each: n for each, n in whole.items() if n >= min_count or each in known}
 
 
 def test_words_that_are_not_kept_are_not_in_memory_together(monkeypatch):

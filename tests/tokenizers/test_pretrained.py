@@ -68,11 +68,11 @@ EXACT = ("gpt2", "llama")
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pretrained")
-    found = {}
+    by_name = {}
     for name, (peer, _) in SHAPES.items():
         peer.save(str(folder / f"{name}.json"))
-        found[name] = pretrained.load([], str(folder / f"{name}.json"), vocabulary=["unread"])
-    return found
+        by_name[name] = pretrained.load([], str(folder / f"{name}.json"), vocabulary=["unread"])
+    return by_name
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -104,13 +104,13 @@ def test_streams_begin_and_end_with_the_mark_of_the_model(loaded, name, tmp_path
 def test_what_is_no_usable_file_is_refused(tmp_path):
     (tmp_path / "empty.json").write_text("{}")
     tokenizers.Tokenizer(models.WordLevel({"a": 0}, unk_token="a")).save(str(tmp_path / "markless.json"))
-    for path, said in {
+    for path, message in {
         None: "path=None does not exist; write tokenizer.train.path=FOLDER/tokenizer.json",
         "nowhere.json": "nowhere.json does not exist",
         "empty.json": "empty.json cannot be read",
         "markless.json": r"has no mark to begin a stream with; add one of <\|endoftext\|>",
     }.items():
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(UsageError, match=message):
             pretrained.load([], path and str(tmp_path / path))
 
 
@@ -123,10 +123,10 @@ def test_a_checkpoint_of_before_tokenizer_json_reads_as_its_library_did(loaded, 
         (folder := tmp_path / name).mkdir()
         peer.save_model(str(folder))  # writes vocab.json and merges.txt, or vocab.txt
         assert not (folder / "tokenizer.json").exists()
-        found = pretrained.load([], str(folder))
-        assert found.encode(text) == loaded[name].encode(text)
-        assert found.encode(text, special=True) == loaded[name].encode(text, special=True) != found.encode(text)
-        assert found.boundary == loaded[name].boundary and found.vocab_size == loaded[name].vocab_size
+        tokenizer = pretrained.load([], str(folder))
+        assert tokenizer.encode(text) == loaded[name].encode(text)
+        assert tokenizer.encode(text, special=True) == loaded[name].encode(text, special=True) != tokenizer.encode(text)
+        assert tokenizer.boundary == loaded[name].boundary and tokenizer.vocab_size == loaded[name].vocab_size
     (tmp_path / "bert/tokenizer_config.json").write_text('{"do_lower_case": false}')
     assert pretrained.load([], str(tmp_path / "bert")).encode("the T") != loaded["bert"].encode("the T")
 
@@ -137,6 +137,6 @@ def test_texts_are_neither_cut_off_nor_filled_up(loaded, tmp_path):
     its.enable_truncation(3)
     its.enable_padding(length=9)
     its.save(str(tmp_path / "tokenizer.json"))
-    found = pretrained.load([], str(tmp_path))
-    assert found.encode_batch(["She sells shells", "a"]) == loaded["gpt2"].encode_batch(["She sells shells", "a"])
-    assert found.digest == loaded["gpt2"].digest
+    tokenizer = pretrained.load([], str(tmp_path))
+    assert tokenizer.encode_batch(["She sells shells", "a"]) == loaded["gpt2"].encode_batch(["She sells shells", "a"])
+    assert tokenizer.digest == loaded["gpt2"].digest

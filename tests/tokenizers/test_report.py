@@ -18,20 +18,20 @@ def test_the_unknown_token_is_found_in_every_model():
 
 def test_coverage_by_hand():
     tokenizer = word.train(["the cat", "a"])
-    found = report.coverage(tokenizer, UNITS, documents=True)
+    shares = report.coverage(tokenizer, UNITS, documents=True)
     # 7 words, 3 line ends and 2 blank lines, each a token; sat and dog are unknown; the, cat and a are single tokens.
     expected = {"words": 12, "types": 5, "whole": 3 / 5, "fertility": 1, "unknown": 2 / 12, "unk_in_text": 0}
     expected |= {"compression": (12 + 8 + 1 + 6 + 1) / 12, "lost": (len("sat") + len("dog")) / 28}
-    assert found == pytest.approx(expected)
+    assert shares == pytest.approx(expected)
     assert report.coverage(tokenizer, [[""]], documents=False)["whole"] == 0
 
 
 @pytest.mark.parametrize("name", ["<unk>", "rare"])
 def test_words_that_the_vocabulary_lacks_are_counted_apart_from_the_texts_own_mark(name):
     train, test = [f"the cat {name} sat", "a cat"], [[f"the dog {name} sat"], [f"{name} {name} mat"]]
-    found = report.coverage(word.train(train), test, documents=False)
-    assert found["unknown"] == 2 / 9 and found["unk_in_text"] == (3 / 9 if name == "<unk>" else 0)
-    assert found["lost"] == len("dogmat") / sum(len(line) + 1 for (line,) in test)
+    shares = report.coverage(word.train(train), test, documents=False)
+    assert shares["unknown"] == 2 / 9 and shares["unk_in_text"] == (3 / 9 if name == "<unk>" else 0)
+    assert shares["lost"] == len("dogmat") / sum(len(line) + 1 for (line,) in test)
 
 
 @pytest.mark.real
@@ -47,8 +47,8 @@ def test_unknown_words_are_those_that_kenlm_counts(data_dir):
 def test_a_word_of_byte_level_bpe_is_whole_with_its_space():
     tokenizer = byte_bpe.train(["x the the the the"], vocab_size=260)
     assert tokenizer.words[-1] == "Ġthe"
-    found = report.coverage(tokenizer, [["the cat"]], documents=False)
-    assert (found["whole"], found["unknown"]) == (1 / 2, 0)
+    shares = report.coverage(tokenizer, [["the cat"]], documents=False)
+    assert (shares["whole"], shares["unknown"]) == (1 / 2, 0)
 
 
 def test_unknown_tokens_are_counted_over_blocks(monkeypatch):

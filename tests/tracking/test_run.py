@@ -210,8 +210,8 @@ def test_a_study_has_the_means_of_its_tables_and_a_link_to_its_report(client, tm
     start("of a study", group=tracking.Group("told", "study/told", {"retable.stage": "study"}))
     means = {f"system {i}/test/a+b": float(i) for i in range(1100)}
     for factor in (1.0, 2.0):  # a report that is made again
-        found = {name: factor * value for name, value in means.items()}
-        tracking.describe_group("study/told", "What it is for.", found, page)
+        metrics = {name: factor * value for name, value in means.items()}
+        tracking.describe_group("study/told", "What it is for.", metrics, page)
     (study,) = runs(client, "study/told")
     assert study.data.metrics == {f"system {i}/test/a_b": 2.0 * i for i in range(1100)}
     note = study.data.tags["mlflow.note.content"]
@@ -285,12 +285,12 @@ def test_projects_that_start_at_once_on_a_new_store_share_it(tmp_path, monkeypat
     children = [processes.Process(target=begin, args=(tmp_path / f"project_{number}",)) for number in range(4)]
     for child in children:
         child.start()
-    found = [ids.get(timeout=300) for _ in children]
+    run_ids = [ids.get(timeout=300) for _ in children]
     for child in children:
         child.join()
     client = MlflowClient(os.environ["MLFLOW_TRACKING_URI"])
     stored = client.search_runs([client.get_experiment_by_name("retable").experiment_id])
-    assert {run.info.run_id for run in stored} == {*found} and len({*found}) == 4
+    assert {run.info.run_id for run in stored} == {*run_ids} and len({*run_ids}) == 4
     assert {run.info.status for run in stored} == {"FINISHED"}
     assert [path.name for path in tmp_path.glob("*.lock")] == ["shared.db.lock"]
 
@@ -306,8 +306,8 @@ def test_what_mlflow_did_not_take_comes_at_the_end(client, monkeypatch, capsys):
         patch.setattr(MlflowClient, "log_batch", fails)
         run.log([(2, "train/loss", 3.0)])
     run.log([(3, "train/loss", 2.0)])  # too early for another try
-    said = "MLflow does not answer: (sqlite3.OperationalError) database is locked; "
-    assert capsys.readouterr().err.startswith(said)
+    message = "MLflow does not answer: (sqlite3.OperationalError) database is locked; "
+    assert capsys.readouterr().err.startswith(message)
     assert history(client, run, "train/loss") == [(1, 4.0)]
     run.finish({"steps": 3}, [])
     assert history(client, run, "train/loss") == [(1, 4.0), (2, 3.0), (3, 2.0)]
@@ -377,9 +377,9 @@ def test_a_run_that_another_process_begins_anew_or_that_was_cut_off_is_passed_ov
     listed = Path.glob
 
     def glob(folder, pattern):
-        found = [*listed(folder, pattern)]
+        listed_runs = [*listed(folder, pattern)]
         gone.unlink(missing_ok=True)
-        return found
+        return listed_runs
 
     monkeypatch.setattr(Path, "glob", glob)
     assert tracking.send_waiting() == 1
@@ -525,7 +525,7 @@ def cell(name: str, run: str | None) -> Path:
     return Path(name)
 
 
-@pytest.mark.parametrize(("uri", "said"), [
+@pytest.mark.parametrize(("uri", "message"), [
     ("mlruns", "file store.*sqlite:////full/path/mlflow.db"),
     ("./mlruns", "file store"),
     ("file:///home/me/mlruns", "file store"),
@@ -533,13 +533,13 @@ def cell(name: str, run: str | None) -> Path:
     ("post gres://host/db", "is not an address"),
     ("postgresql://me:w0rd@host/db", r"//\*\*\*@host/db .*MLFLOW_DEFAULT_ARTIFACT_ROOT=s3://bucket/mlflow"),
 ])  # fmt: skip
-def test_what_is_no_address_of_a_store_is_refused_without_its_password(uri, said, monkeypatch):
+def test_what_is_no_address_of_a_store_is_refused_without_its_password(uri, message, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     monkeypatch.delenv("MLFLOW_DEFAULT_ARTIFACT_ROOT", raising=False)
-    with pytest.raises(UsageError, match=said) as refused:
+    with pytest.raises(UsageError, match=message) as refused:
         start("anywhere")
     assert "w0rd" not in str(refused.value)
-    assert "no address" not in said or refused.value.__suppress_context__
+    assert "no address" not in message or refused.value.__suppress_context__
 
 
 @pytest.mark.long
@@ -563,17 +563,17 @@ def test_a_database_without_an_answer_or_a_driver_holds_up_no_training(tmp_path,
     if not installed:
         monkeypatch.setitem(sys.modules, "psycopg", None)
     start("gone").finish({}, [])
-    said = capsys.readouterr().err
-    assert "MLflow does not answer" in said and tracking.n_waiting() == 1
-    assert installed or "import of psycopg halted" in said
+    stderr = capsys.readouterr().err
+    assert "MLflow does not answer" in stderr and tracking.n_waiting() == 1
+    assert installed or "import of psycopg halted" in stderr
     assert sum(slept) < 15 and (slept or not installed)  # seconds, at the start and at the end
 
 
-@pytest.mark.parametrize(("said", "expected"), [
+@pytest.mark.parametrize(("text", "expected"), [
     ("API request to http://me:p@ss@host:5000/api failed", "API request to http://***@host:5000/api failed"),
     ("at postgresql://host/db?user=me&password=w0rd&x=1.", "at postgresql://host/db?user=me&password=***&x=1."),
     ("storage=postgresql://user:hunter2@nowhere/db: no", "storage=postgresql://***@nowhere/db: no"),
     ("connection to server at http://host:5000/api failed", "connection to server at http://host:5000/api failed"),
 ])  # fmt: skip
-def test_passwords_are_concealed(said, expected):
-    assert concealed(said) == expected
+def test_passwords_are_concealed(text, expected):
+    assert concealed(text) == expected

@@ -66,8 +66,8 @@ def resumed(path: Path, uninterrupted, capsys) -> str:
 @pytest.mark.parametrize("how", ["flipped", "its digest", "its end", "cut", "empty"])
 def test_in_place_of_a_damaged_one_the_one_before_is_taken(cut, how, uninterrupted, tmp_path, capsys):
     damage(tmp_path / "last.ckpt", how)
-    said = resumed(tmp_path, uninterrupted, capsys)
-    assert said == f"{tmp_path}/last.ckpt is damaged; training resumes from previous.ckpt\n"
+    message = resumed(tmp_path, uninterrupted, capsys)
+    assert message == f"{tmp_path}/last.ckpt is damaged; training resumes from previous.ckpt\n"
 
 
 def test_where_no_other_is_left_training_begins_anew(killed, uninterrupted, tmp_path, capsys):
@@ -78,8 +78,8 @@ def test_where_no_other_is_left_training_begins_anew(killed, uninterrupted, tmp_
         for name in damaged:
             damage(folder / name, "flipped")
         names = " and ".join(f"{folder}/{name}" for name in damaged)
-        said = resumed(folder, uninterrupted, capsys)
-        assert said == f"{names} {'are' if number == 0 else 'is'} damaged; training starts again\n"
+        message = resumed(folder, uninterrupted, capsys)
+        assert message == f"{names} {'are' if number == 0 else 'is'} damaged; training starts again\n"
 
 
 def dying(at: int) -> Callable[[Path, Path], None]:
@@ -125,8 +125,8 @@ def test_best_weights_that_are_damaged_are_named(tmp_path):
     stopping = {"best": Best("validation/accuracy", 2), "checkpoint_every": 4}
     run(judged(SCORES)[0], tmp_path, **stopping)
     best = tmp_path / "best.safetensors"
-    whole, beside = best.read_bytes(), best.with_suffix(".sha256")
-    for change in (lambda: damage(best, "its digest"), best.unlink, lambda: damage(beside, "empty"), beside.unlink):
+    whole, sha256 = best.read_bytes(), best.with_suffix(".sha256")
+    for change in (lambda: damage(best, "its digest"), best.unlink, lambda: damage(sha256, "empty"), sha256.unlink):
         change()
         with pytest.raises(UsageError, match=rf"^{best} is damaged; remove {tmp_path} to train from the start$"):
             run(judged(SCORES)[0], tmp_path, **stopping)

@@ -58,8 +58,8 @@ def test_of_a_softmax_that_is_read_in_part_only_that_counts(build):
     ("NVIDIA GeForce RTX 4090", 1, None),
 ])  # fmt: skip
 def test_utilisation_is_of_the_peak_of_all_chips(chip, n_chips, share):
-    found = flops_utilisation(0.4 * 989e12, chip, n_chips)
-    assert found is None if share is None else found == pytest.approx(share)
+    share_used = flops_utilisation(0.4 * 989e12, chip, n_chips)
+    assert share_used is None if share is None else share_used == pytest.approx(share)
 
 
 def test_the_rate_of_products_is_that_of_the_fastest(monkeypatch):

@@ -357,11 +357,11 @@ def test_measuring_leaves_no_trace(tmp_path):
             self.started += 1
             trainer.logger.log_metrics({"told": 2.0}, 5)
 
-    plain, measured, told, logged = lstm(), lstm(), Told(), []
+    plain, measured, callback, logged = lstm(), lstm(), Told(), []
     points = run(plain, tmp_path / "plain")
-    assert run(measured, tmp_path / "measured", logged.extend, seconds=1e6, callbacks=[told]) == points
+    assert run(measured, tmp_path / "measured", logged.extend, seconds=1e6, callbacks=[callback]) == points
     assert_same(weights(measured), weights(plain))
-    assert told.started == 1 and Point(5, "told", 2.0) in logged
+    assert callback.started == 1 and Point(5, "told", 2.0) in logged
     assert 0 < float((tmp_path / "measured" / "seconds.json").read_text()) < 10
     assert run(lstm(), tmp_path / "short", seconds=1e-9)[-1].step == 1
 

@@ -46,7 +46,7 @@ def classifier() -> Classification:
 
 
 def accuracy(places: list[int], predictions: list[int]) -> dict[str, float]:
-    return {"accuracy": float(np.mean([LABELS[i] == found for i, found in zip(places, predictions, strict=True)]))}
+    return {"accuracy": float(np.mean([LABELS[i] == guess for i, guess in zip(places, predictions, strict=True)]))}
 
 
 MEASURES = {
@@ -67,15 +67,15 @@ MEASURES = {
 @pytest.mark.parametrize("name", MEASURES)
 def test_processes_measure_a_share_each_and_find_what_one_finds(name, world):
     make, measure = MEASURES[name]
-    objective, found, done = make(), [], []
+    objective, shares, done = make(), [], []
     with torch.no_grad():
         expected = measured(measure, objective)
         for rank in range(world):
             measure_piece, pieces = measure.step(objective), list(measure.batches(rank, world))
-            found.append([None if piece is None else measure_piece(piece) for piece in pieces])
+            shares.append([None if piece is None else measure_piece(piece) for piece in pieces])
             done.append(sum(piece is not None for piece in pieces))
-    assert measure.compute(found) == pytest.approx(expected, rel=1e-6)
-    assert len({len(pieces) for pieces in found}) == 1
+    assert measure.compute(shares) == pytest.approx(expected, rel=1e-6)
+    assert len({len(pieces) for pieces in shares}) == 1
     if name not in ("carried in one row", "one window"):
         assert min(done) > 0 and len(measure.batches()) <= sum(done)
 
@@ -181,10 +181,10 @@ def test_a_loaded_checkpoint_is_validated_tested_and_predicts(checkpoint, tmp_pa
         assert torch.equal(training.objective.get_parameter(name), parameter)
     data = Data(batches, validation=measure, test=measure, prediction=measure)
     trainer = L.Trainer(**CPU, **QUIET | {"logger": CSVLogger(tmp_path)})
-    (found,) = trainer.validate(training, datamodule=data, verbose=False)
+    (metrics,) = trainer.validate(training, datamodule=data, verbose=False)
     last = fitted.points[-1]
-    assert last.metric == "validation/loss" and found == {last.metric: pytest.approx(last.value, rel=1e-6)}
-    assert trainer.test(training, datamodule=data, verbose=False) == [{"test/loss": found["validation/loss"]}]
+    assert last.metric == "validation/loss" and metrics == {last.metric: pytest.approx(last.value, rel=1e-6)}
+    assert trainer.test(training, datamodule=data, verbose=False) == [{"test/loss": metrics["validation/loss"]}]
     log_probs = trainer.predict(training, datamodule=data)
     assert measure.compute([log_probs])["loss"] == last.value
     trainer.logger.save()

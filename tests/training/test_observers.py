@@ -68,10 +68,10 @@ def test_a_line_comes_a_minute_after_the_last_one(seconds, validations, tmp_path
     assert [int(re.match(r"step (\d+)/20  train/loss [\d.]+  ", text)[1]) for _, text in printed] == expected
     losses = {point.step: point.value for point in points if point.metric == "train/loss"}
     for _, text in printed:
-        step, said, left = re.fullmatch(r"step (\d+)/20  train/loss ([\d.]+)  ([\d.]+) min left", text).groups()
+        step, shown, left = re.fullmatch(r"step (\d+)/20  train/loss ([\d.]+)  ([\d.]+) min left", text).groups()
         before = max([0, *(s for s in {*expected, *validated} if s < int(step))])
         mean = np.mean([losses[s] for s in range(before + 1, int(step) + 1)])
-        assert float(said) == pytest.approx(mean, abs=1e-4)
+        assert float(shown) == pytest.approx(mean, abs=1e-4)
         assert float(left) == pytest.approx((20 - int(step)) * seconds / 60, abs=0.051)
     assert len(re.findall("^step", capsys.readouterr().err, re.MULTILINE)) == len(validated)  # the other steps
     assert not (seconds < 3 and printed)  # a training of less than a minute prints none
@@ -130,15 +130,15 @@ def test_a_task_has_a_validation_loss_in_the_log_alone(untaught, tmp_path):
         == expected
     )
     assert_same(weights(watched), weights(plain))
-    found = [point for point in logged if point.metric == "validation/loss"]
-    assert {point.step for point in found} == {p.step for p in expected if p.metric == "validation/accuracy"}
+    points = [point for point in logged if point.metric == "validation/loss"]
+    assert {point.step for point in points} == {p.step for p in expected if p.metric == "validation/accuracy"}
     # One example at a time, with torch's cross-entropy.
     nats = []
     with torch.no_grad():
         for place in known:
             batch = examples.pad(np.array([place]))
             nats.append(torch.nn.functional.cross_entropy(watched.objective(batch), batch.labels).item())
-    assert found[-1].value == pytest.approx(np.mean(nats), rel=1e-5)
+    assert points[-1].value == pytest.approx(np.mean(nats), rel=1e-5)
 
 
 def test_a_measure_that_has_a_loss_is_left_alone(tmp_path):

@@ -102,9 +102,10 @@ def test_sgd_decays_all_weights_and_looks_ahead(decay, momentum):
     trained_alike(lambda module: sgd(module, **settings), lambda module: Nesterov(module, **settings))
 
 
-def test_adagrad_begins_at_gloves_ones_and_adafactor_steps_at_its_rate():
-    ones = {"lr": 0.1, "initial_accumulator_value": 1.0, "eps": 0.0}
+def test_adagrad_begins_at_gloves_ones_and_adafactor_and_adadelta_are_torchs():
+    ones, settings = {"lr": 0.1, "initial_accumulator_value": 1.0, "eps": 0.0}, {"lr": 1.0, "rho": 0.9, "eps": 1e-6}
     trained_alike(lambda m: adagrad(m, 0.1), lambda m: torch.optim.Adagrad(m.parameters(), **ones))
+    trained_alike(lambda m: adadelta(m, **settings), lambda m: torch.optim.Adadelta(m.parameters(), **settings))
     trained_alike(lambda m: adafactor(m, 0.01), lambda m: torch.optim.Adafactor(m.parameters(), lr=0.01))
 
 
@@ -153,8 +154,3 @@ def test_adadelta_bounds_the_rows_of_the_last_layer_only():
     before = module[0].weight.detach().clone()
     plain.step()
     assert torch.equal(module[0].weight, before)
-
-
-def test_adadelta_is_torchs():
-    settings = {"lr": 1.0, "rho": 0.9, "eps": 1e-6}
-    trained_alike(lambda m: adadelta(m, **settings), lambda m: torch.optim.Adadelta(m.parameters(), **settings))

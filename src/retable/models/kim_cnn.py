@@ -7,8 +7,8 @@ multiplies z by p instead. `retable.training.optimizers.adadelta` bounds ‖w‖
 
 Initial weights and padding are those of the author's code (yoonkim/CNN_sentence). Zero vectors precede and follow the
 sentence, so that each word is in the same number of windows. One more window contains only zero vectors, so no feature
-is below relu(b). models/convolutional_encoder.py contains the variant that is compared with the other sentence
-encoders.
+is below relu(b). `ConvolutionalEncoder`, which computes the maxima, is the variant for comparisons with the other
+sentence encoders.
 
 B batch, T time, E d_embedding, F features of all widths.
 
@@ -18,14 +18,13 @@ System F1 of docs/systems.yaml.
 from typing import cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from retable.core.settings import PositiveInt, Rate, Sizes
-from retable.models.base import SequenceEncoder
+from retable.models.convolutional_encoder import ConvolutionalEncoder
 
 
-class KimCNN(SequenceEncoder):
+class KimCNN(ConvolutionalEncoder):
     """An encoder with `n_features` features for each window width; a feature is a maximum over all windows.
 
     Args:
@@ -43,16 +42,12 @@ class KimCNN(SequenceEncoder):
         feature_dropout: Rate,
         dropout: Rate = 0.0,
     ):
-        super().__init__()
-        self.d_model, self.widths, self.kept = len(widths) * n_features, list(widths), 1 - feature_dropout
-        self.embedding = nn.Embedding(vocab_size, d_embedding)
+        super().__init__(vocab_size, d_embedding, widths, n_features, dropout)
+        self.kept = 1 - feature_dropout
         nn.init.uniform_(self.embedding.weight, -0.25, 0.25)
-        self.dropout = nn.Dropout(dropout)
-        filters = [nn.Conv1d(d_embedding, n_features, width) for width in widths]
-        for convolve in filters:
-            nn.init.uniform_(convolve.weight, -0.01, 0.01)
+        for convolve in self.filters:
+            nn.init.uniform_(cast(Tensor, convolve.weight), -0.01, 0.01)
             nn.init.zeros_(cast(Tensor, convolve.bias))
-        self.filters = nn.ModuleList(filters)
 
     def initialise(self, module: nn.Module) -> None:
         """Set the weights of the objective's softmax to 0."""
@@ -64,16 +59,9 @@ class KimCNN(SequenceEncoder):
 
         The first and the last token of a row are start and end marks, which are not words of the sentence.
         """
-        ids = input_ids[:, 1:]
-        padding = torch.arange(ids.shape[1], device=ids.device) >= lengths[:, None] - 2
-        words = self.dropout(self.embedding(ids)).masked_fill(padding[:, :, None], 0.0).mT  # (B, E, T)
-        features = torch.cat(
-            [
-                convolve(F.pad(words, (width - 1, width))).amax(dim=2)
-                for width, convolve in zip(self.widths, self.filters, strict=True)
-            ],
-            dim=1,
-        ).relu()
+        features = super().forward(input_ids[:, 1:], lengths - 2)
+        of_zeros = torch.cat([cast(Tensor, convolve.bias) for convolve in self.filters]).relu()
+        features = torch.maximum(features, of_zeros)
         if self.training:
             return features * torch.empty_like(features).bernoulli_(self.kept)
         return features * self.kept
