@@ -34,7 +34,7 @@ def started(server: Sequence[str]) -> Iterator[tuple[str, str]]:
             assert process.stdin is not None and process.stdout is not None
             try:
                 first_line = process.stdout.readline().rstrip()
-            except BaseException:  # such as a signal; the server has no job yet
+            except BaseException:  # an interruption, such as a signal, before the server received the job
                 process.kill()
                 raise
             try:

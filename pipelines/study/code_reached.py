@@ -22,7 +22,7 @@ def code() -> Code:
 
 @cache
 def code_of(trusted: tuple[tuple[str, Path], ...]) -> Code:
-    """Return the code of the project and of other packages, given by name and folder."""
+    """Return the code of the project and of `trusted`, the names and folders of other packages."""
     return Code(CODE | dict(trusted))
 
 

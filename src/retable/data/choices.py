@@ -39,7 +39,7 @@ class ChoiceBatch(NamedTuple):
     rows: ExampleBatch  # R rows, grouped by example; the labels of the rows are all 0 and are not used
     n_endings: Tensor  # (B,) int64
     labels: Tensor  # (B,) int64, the index of each example's correct ending
-    weight: float = 1.0  # factor of a process's loss; makes the average over processes the mean over all examples
+    weight: float = 1.0  # scales the process's loss, so that processes average to the mean over all examples
 
 
 def encoded(choices: Choices) -> Encoded:

@@ -35,7 +35,7 @@ class CoreferenceBatch(NamedTuple):
     documents: Tensor  # (S,) int64, the index of each sentence's document
     mentions: Tensor  # (M, 2) int64, first and last word of each mention; words are numbered across all documents
     clusters: Tensor  # (M,) int64, the cluster of each mention; clusters are numbered from 1 across all documents
-    weight: float = 1.0  # factor of a process's loss; makes the average over processes the mean over all documents
+    weight: float = 1.0  # scales the process's loss, so that processes average to the mean over all documents
 
 
 def coreference_example(document: Document, vocabulary: Vocabulary) -> CoreferenceExample:

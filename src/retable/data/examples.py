@@ -35,7 +35,7 @@ class ExampleBatch(NamedTuple):
     input_ids: Tensor  # (B, T) int64, padded with 0
     lengths: Tensor  # (B,) int64
     labels: Tensor  # (B,) class ids, int64; or scores, float32
-    weight: float = 1.0  # factor of a process's loss; makes the average over processes the mean over all examples
+    weight: float = 1.0  # scales the process's loss, so that processes average to the mean over all examples
     segments: Tensor | None = None  # (B, T) int64, 0 in the first segment, 1 from the start of the second segment
     other_ids: Tensor | None = None  # (B, U) int64
     other_lengths: Tensor | None = None  # (B,) int64

@@ -33,8 +33,8 @@ class MaskedBatch(NamedTuple):
     labels: Tensor  # (P,) int64, the original tokens at the positions `places`
     is_next: Tensor | None  # (B,) int64: 1 if segment 2 follows segment 1 in the text, 0 if not; None without segment 2
     draws: Tensor  # (P,) float32, uniform in [0, 1): random numbers for objectives that sample tokens
-    share: float  # factor of the mean over `places`; makes the average over processes the mean over all positions
-    token_share: float  # factor of the mean over tokens; makes the average over processes the mean over all tokens
+    share: float  # scales the mean over `places`, so that processes average to the mean over all positions
+    token_share: float  # multiplies this process's mean, so that the average over processes is the mean over all tokens
 
 
 class MaskedDocuments:

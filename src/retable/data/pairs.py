@@ -25,7 +25,7 @@ class PairBatch(NamedTuple):
     target_ids: Tensor  # (B, U) int64, decoder inputs: the end mark, then all labels except the last
     target_lengths: Tensor  # (B,) int64
     labels: Tensor  # (B, U) int64, the target with its end mark
-    weight: float = 1.0  # factor of a process's loss; makes the average over processes the mean over all labels
+    weight: float = 1.0  # scales the process's loss, so that processes average to the mean over all labels
 
 
 class BucketedPairs:

@@ -111,7 +111,7 @@ class QuestionBatch(NamedTuple):
     question_lengths: Tensor  # (B,) int64
     first: Tensor  # (B,) int64
     last: Tensor  # (B,) int64
-    weight: float = 1.0  # factor of a process's loss; makes the average over processes the mean over all questions
+    weight: float = 1.0  # scales the process's loss, so that processes average to the mean over all questions
 
 
 class PassageExample(NamedTuple):
@@ -136,7 +136,7 @@ class PassageBatch(NamedTuple):
     context_lengths: Tensor  # (B,) int64, in words
     first: Tensor  # (B,) int64
     last: Tensor  # (B,) int64
-    weight: float = 1.0  # factor of a process's loss; makes the average over processes the mean over all questions
+    weight: float = 1.0  # scales the process's loss, so that processes average to the mean over all questions
 
 
 def encoded_passages(examples: Sequence[PassageExample], truncated: int) -> Encoded:

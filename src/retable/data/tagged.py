@@ -32,7 +32,7 @@ class TaggedBatch(NamedTuple):
     words: Tensor  # (B, W) int64, column in input_ids of the token that predicts each word's tag; padded with 0
     n_words: Tensor  # (B,) int64
     tags: Tensor  # (B, W) int64, padded with 0
-    weight: float = 1.0  # factor of a process's loss; makes the average over processes the mean over all words
+    weight: float = 1.0  # scales the process's loss, so that processes average to the mean over all words
     predicates: Tensor | None = None  # (B,) int64, column in input_ids of the predicate's token
 
 

@@ -133,7 +133,7 @@ def read(model: NeuralLM, tokens: np.ndarray) -> tuple[Tensor, np.ndarray]:
 def cache_log_probs(states: Tensor, words: Tensor, size: int, thetas: Sequence[float]) -> np.ndarray:
     """Compute the log-probability of each word of the stream under the cache, for each θ.
 
-    Cost: N · size dot products of states, and N · size exponentials for each θ.
+    Cost: `N · size` dot products between states, and `N · size` exponentials for each θ.
 
     Args:
         states: (N, D).

@@ -118,7 +118,7 @@ def neighbours(n: int) -> NDArray[np.int64]:
 
 
 def mean(values: ArrayLike, text: tuple, best: Best = "highest") -> Sums:
-    """Return the `Sums` of a metric that is the mean of one number per unit, (n_units,).
+    """Return the `Sums` of a metric that is the mean of `values`, which have one number per unit.
 
     Args:
         text: identifies the measured text; systems with equal `text` can be compared unit by unit.

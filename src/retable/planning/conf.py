@@ -144,7 +144,7 @@ class Conf:
         return sorted({name for path in paths if "$" not in (name := path.split("/")[2])})
 
     def read(self, group: str, name: str) -> dict[str, Any]:
-        """Return the keys of a group's choice, such as task sst2, and of its bases; interpolations are not resolved."""
+        """Return the keys of an option of a group, such as task=sst2, and of its defaults, without resolving."""
         return self._read(self.path(f"{group}/{name}"))
 
     def tables(self) -> dict[str, dict[str, Any]]:

@@ -197,7 +197,7 @@ class _Expansion:
         elif len(tuned) + ("rates" in entry) > 1:
             start = entry[tuned[0]]
             raise UsageError(
-                f"{where} starts from {start}, which has `rates`; start from the system of one rate, {start}_rate_1"
+                f"{where} starts from {start}, which has `rates`; start from one of its systems, such as {start}_rate_1"
             )
         else:
             rates = [*self._rates[entry[tuned[0]]].items()] if tuned else [("", rate) for rate in entry["rates"]]
