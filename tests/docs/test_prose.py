@@ -258,5 +258,5 @@ def test_the_script_of_a_page_trains():
     section = page.partition("## Train in a script")[2]
     names: dict[str, object] = {}
     exec(section.partition("```python\n")[2].partition("```")[0], names)
-    assert "Both losses are then below half a nat" in section
+    assert "`loss` and `nats`, are then below half a nat" in section
     assert names["metrics"]["loss"] < 0.5 and names["nats"] < 0.5
