@@ -3,7 +3,7 @@
 import copy
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from retable.core.errors import UsageError
@@ -90,6 +90,7 @@ def test_the_study_of_these_tests_has_every_key_and_can_be_read():
 
 
 @settings(max_examples=200)
+@example(place=("corpus",), odd=-1)
 @given(place=st.sampled_from(PLACES), odd=ODD)
 def test_whatever_stands_there_is_read_or_refused_in_one_line(place, odd):
     changed = study = copy.deepcopy(STUDY)

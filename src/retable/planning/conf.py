@@ -64,7 +64,7 @@ class Conf:
         if near_names or len(known) <= _SHOWN:
             instead = closest(name, known)
         else:
-            similar = get_close_matches(name, known, n=3, cutoff=0.0)
+            similar = get_close_matches(str(name), known, n=3, cutoff=0.0)
             instead = f"write {', '.join(similar)} or another one of {len(known)} in conf/{group}"
         task = f" ({tasks[0]} is a task)" if tasks and not near_names else ""
         raise UsageError(f"{where}: unknown {group} {name!r}{task}; {instead}")
