@@ -22,7 +22,13 @@ Settings = Mapping[str, Any]  # the resolved settings of a cell
 
 # Maps parameters of constructors that come from the tokenizer, and not from the configuration, to the tokenizer's
 # attributes.
-FACTS = {"vocab_size": "vocab_size", "boundary": "boundary", "words": "words", "marks": "special_ids"}
+FACTS = {
+    "vocab_size": "vocab_size",
+    "source_vocab_size": "source_vocab_size",
+    "boundary": "boundary",
+    "words": "words",
+    "marks": "special_ids",
+}
 
 
 def build_model(cfg: Settings, text: "Text", **other: Any) -> "Model":
