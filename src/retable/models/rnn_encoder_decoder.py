@@ -180,7 +180,7 @@ class RNNEncoderDecoder(EncoderDecoder):
         return final.unflatten(0, (self.n_layers, -1)).transpose(1, 2).flatten(2)
 
 
-def read_sources(encoder: nn.RNNBase, embedded: Tensor, lengths: Tensor) -> tuple[Tensor, Any]:
+def read_sources(encoder: nn.Module, embedded: Tensor, lengths: Tensor) -> tuple[Tensor, Any]:
     """Return the encoder's states (B, S, D) and final state for sources (B, S, E) that are padded after `lengths`."""
     packed = pack_padded_sequence(embedded, lengths.cpu(), batch_first=True, enforce_sorted=False)
     read, final = encoder(packed)

@@ -88,7 +88,7 @@ class Translation(Writing):
         U = batch.target_ids.shape[1]
         free = [step for step in range(1, U) if not forced[step]]
         state = self.model.encode(batch.source_ids, batch.source_lengths)
-        ids, parts = batch.target_ids, []
+        ids, parts = batch.target_ids, list[Tensor]()
         for begin, end in pairwise([0, *free, U]):
             inputs = ids[:, begin:end]
             if parts:

@@ -238,9 +238,9 @@ class TranslationTask(Task[Pair, Translated]):
         if split == "test" and aligned:
             rows = [
                 (sentence, u, target, s, source, round(float(weight), 4))
-                for sentence, (_, (sources, targets), alignment) in enumerate(aligned)
-                for u, (target, weights) in enumerate(zip(targets, alignment, strict=True))
-                for s, (source, weight) in enumerate(zip(sources, weights, strict=True))
+                for sentence, each in enumerate(aligned)
+                for u, (target, weights) in enumerate(zip(each.words[1], each.alignment, strict=True))
+                for s, (source, weight) in enumerate(zip(each.words[0], weights, strict=True))
             ]
             columns = ["sentence", "target_place", "target", "source_place", "source", "weight"]
             pd.DataFrame(rows, columns=columns).to_csv(folder / "alignments.csv", index=False)
