@@ -129,6 +129,14 @@ CASES: dict[str, Callable[[float], Model]] = {
         name: lambda p, s=s: models.RNNEncoderDecoder(V, 4, D, **({"n_layers": 1, "dropout": p} | s))
         for name, s in RNNS.items()
     },
+    "rnn, separate vocabularies": lambda p: models.RNNEncoderDecoder(
+        V, 4, D, 1, p, attention="bilinear", source_vocab_size=V, init_range=0.1
+    ),
+    "context, cho": lambda p: models.ContextEncoderDecoder(V, 4, D, p, attention=False),
+    "context, bahdanau": lambda p: models.ContextEncoderDecoder(V, 4, D, p, attention=True, source_vocab_size=V),
+    "transformer, separate vocabularies": lambda p: models.TransformerEncoderDecoder(
+        V, D, 2, H, F, LONG, p, source_vocab_size=V, positions="learnt", inner_dropout=p, init="glorot"
+    ),
     "transformer": lambda p: models.TransformerEncoderDecoder(V, D, 2, H, F, LONG, p),
     "transformer, pre-norm": lambda p: models.TransformerEncoderDecoder(V, D, 2, H, F, LONG, p, norm="pre"),
     "convolutional encoder-decoder": lambda p: models.ConvolutionalEncoderDecoder(V, D, 4, 2, 3, LONG, p),

@@ -22,7 +22,7 @@ class PairBatch(NamedTuple):
 
     source_ids: Tensor  # (B, S) int64, padded with 0
     source_lengths: Tensor  # (B,) int64
-    target_ids: Tensor  # (B, U) int64, decoder inputs: the end mark, then all labels except the last
+    target_ids: Tensor  # (B, U) int64, decoder inputs: the start or end mark, then all labels except the last
     target_lengths: Tensor  # (B,) int64
     labels: Tensor  # (B, U) int64, the target with its end mark
     weight: float = 1.0  # scales the process's loss, so that processes average to the mean over all labels
@@ -105,11 +105,15 @@ def cut(lengths: np.ndarray, max_tokens: int) -> list[int]:
     return [*cuts, len(lengths)]
 
 
-def pad(sources: Sequences, targets: Sequences, places: np.ndarray) -> PairBatch:
-    """Return the pairs with the indices `places` as one batch."""
+def pad(sources: Sequences, targets: Sequences, places: np.ndarray, start: int | None = None) -> PairBatch:
+    """Return the pairs with the indices `places` as one batch.
+
+    Args:
+        start: id of the start mark, the first input of the decoder; by default the end mark of the target.
+    """
     source_ids, source_lengths = _stack([sources[place] for place in places])
     labels, target_lengths = _stack([targets[place] for place in places])
-    target_ids, _ = _stack([[targets[place][-1], *targets[place][:-1]] for place in places])
+    target_ids, _ = _stack([[targets[place][-1] if start is None else start, *targets[place][:-1]] for place in places])
     return PairBatch(source_ids, source_lengths, target_ids, target_lengths, labels)
 
 
