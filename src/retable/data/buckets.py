@@ -93,7 +93,8 @@ def cut(lengths: np.ndarray, max_tokens: int) -> list[int]:
     """
     if lengths[-1] > max_tokens:
         raise UsageError(
-            f"a sentence of {lengths[-1]} tokens does not fit into a batch of {max_tokens}; raise batches.max_tokens, or a tagger's batch_size"
+            f"a sentence of {lengths[-1]} tokens does not fit into a batch of {max_tokens}; raise batches.max_tokens, "
+            "or a tagger's batch_size"
         )
     cuts = [0]
     for place, length in enumerate(lengths.tolist()):

@@ -60,9 +60,7 @@ class WindowTagger(Encoder):
         if window % 2 == 0:
             raise UsageError(f"model.window={window} has no middle word; write an odd number, such as 5")
         self.d_model = d_model
-        self.input = WordInput(
-            vocab_size, words, unknown, d_embedding, d_character, filters, folds_case, d_capitals
-        )
+        self.input = WordInput(vocab_size, words, unknown, d_embedding, d_character, filters, folds_case, d_capitals)
         self.padding = nn.Parameter(torch.randn(self.input.d_output) * d_embedding**-0.5)
         self.convolution = nn.Conv1d(self.input.d_output, d_model, window)
         self.dropout = Dropout(dropout)

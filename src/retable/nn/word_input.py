@@ -3,8 +3,8 @@
 Santos and Zadrozny 2014; Ma and Hovy 2016, arXiv 1603.01354, section 2.1. The vectors of capitals are those of
 Collobert et al. 2011.
 
-V words with vectors, W words with spellings, E d_embedding, C d_capitals, F features of the convolutions, L symbols of a
-word.
+V words with vectors, W words with spellings, E d_embedding, C d_capitals, F features of the convolutions, L symbols
+of a word.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,10 @@
 """The tagging objective: predict a tag for each word, with a softmax per word or a CRF over the sentence.
 
-Lample et al. 2016, section 2.2. Sparse features of words may be connected directly to the tags (Huang, Xu and Yu 2015,
-section 4.2.4): a tag's score at a word is the sum of the score by the word's state and the weights of its features. If a
-word consists of several tokens, its tag is predicted from one of these tokens; `TaggedBatch.words` lists the token of
-each word.
+Lample et al. 2016, section 2.2. If a word consists of several tokens, its tag is predicted from one of these tokens;
+`TaggedBatch.words` lists the token of each word.
+
+Sparse features of words may be connected directly to the tags (Huang, Xu and Yu 2015, section 4.2.4). A tag's score at
+a word is then the score by the word's state plus the tag's weights of the word's features.
 
 Shapes: B batch, T time, W words, N words of the batch, D d_model, K tags, F features per word.
 """
