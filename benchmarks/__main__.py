@@ -1,6 +1,6 @@
 """Run all comparisons with peer libraries and write one page: `python -m benchmarks`.
 
-Takes half an hour on two idle cores. Each benchmark runs in a separate process, one after the other; `python -m
+Takes half an hour on two idle cores. The benchmarks run one after the other, each in a separate process; `python -m
 benchmarks.<name> --help` describes it. The page is benchmarks/ratios.md.
 """
 
@@ -51,7 +51,7 @@ def main() -> None:
     versions = ", ".join(f"{name} {version(name)}" for name in PEERS)
     command = " ".join(["python -m benchmarks", *sys.argv[1:]])
     origin = [f"`{command}`, {datetime.date.today()}, on", f"{machine(arguments.threads)}; {versions}."]
-    page = ["# Speed beside peers", "\n".join(origin), "\n".join([HEAD, *rows])]
+    page = ["# Speed compared with peer libraries", "\n".join(origin), "\n".join([HEAD, *rows])]
     PAGE.write_text("\n\n".join(page) + "\n", encoding="utf-8")
 
 

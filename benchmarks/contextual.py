@@ -1,18 +1,19 @@
 """Compare speed and memory of contextual pretraining with transformers: `python -m benchmarks.contextual`.
 
-Encoders of 4 layers of 256 and 30,522 types without dropout, 32 rows of up to 128 tokens per step, the same optimizer:
+Encoders of 4 layers of width 256, 30,522 types, no dropout, 32 rows of up to 128 tokens per step, the same optimizer:
 
-BERT        masked LM on the same documents. Ours packs them into full rows and computes the softmax at predicted tokens
-            only; transformers' BertForMaskedLM gets pieces of documents that its collator pads to the longest of a
-            batch, and computes the softmax everywhere.
-BERT, same rows   both have our rows.
-T5          4 and 4 layers, random spans; both have the same pairs.
-ELECTRA     embeddings of 128, a generator of a quarter of the width; both have our rows. Theirs is ElectraForMaskedLM
-            and ElectraForPreTraining, which share token and position embeddings.
+BERT        masked LM on the same documents. Our side packs them into full rows and computes the softmax only at
+            predicted tokens. transformers' BertForMaskedLM gets pieces of documents, which its collator pads to the
+            longest piece of a batch, and computes the softmax at all places.
+BERT, same rows   both sides read the rows that our side packs.
+T5          4 encoder layers, 4 decoder layers, random spans; both sides read the same pairs.
+ELECTRA     embeddings of 128, a generator of a quarter of the width; both sides read the rows that our side packs. The
+            peer is ElectraForMaskedLM with ElectraForPreTraining, which share token and position embeddings.
 
-Tokens are those of the rows without padding, inputs and targets. Both sides run in turns in one process with the same
+Tokens are counted in inputs and targets, without padding. Both sides run in turns in one process with the same
 allocator settings; the first steps are not counted. Speed is tokens over the median step, including batches and
-optimizer. Peak memory is measured over a few steps in a separate process, minus its memory before the model was built.
+optimizer. Peak memory is measured over a few steps in a separate process, minus the memory of this process before the
+model was built.
 
 transformers is in the extra `dev`.
 """
@@ -57,7 +58,7 @@ from retable.training.optimizers import adamw
 
 MARKS = ["[PAD]", "</s>", "[CLS]", "[SEP]", "[MASK]", *(f"<extra_id_{i}>" for i in range(20))]
 LINE_END = len(MARKS)
-PREDICTED_NOWHERE = -100  # transformers' label of places without a prediction
+PREDICTED_NOWHERE = -100  # the label that transformers ignores: no token is predicted at this place
 
 
 class Sizes(NamedTuple):
@@ -74,7 +75,7 @@ class Sizes(NamedTuple):
 
 
 class Side(NamedTuple):
-    """A module to train, its loss in a step, and the mean number of tokens per step, without padding."""
+    """A module to train, a function that maps a step to its loss, and the mean tokens per step, without padding."""
 
     module: nn.Module
     loss: Callable[[int], Tensor]
@@ -82,7 +83,7 @@ class Side(NamedTuple):
 
 
 class Text:
-    """Documents of random words, two thirds of them with 70 to 330 words (log-normal), as batches need them."""
+    """Documents of random words, for batches; their lengths are log-normal, two thirds between 70 and 330 words."""
 
     def __init__(self, vocab_size: int, n_documents: int = 3000):
         rng = np.random.default_rng(1)
@@ -111,7 +112,7 @@ class Text:
 
 
 class Padded:
-    """Rows as transformers' collator makes them: one piece of a document each, in random order."""
+    """Batches of transformers' collator: each row is one piece of a document; rows are in random order."""
 
     def __init__(self, text: Text, sizes: Sizes):
         from tokenizers import Tokenizer
@@ -137,7 +138,7 @@ class Padded:
 
 
 def spread(batch: MaskedBatch) -> dict[str, Tensor]:
-    """Convert our batch to transformers' form, with a label at every place."""
+    """Convert our batch to transformers' form, which has a label at every place, also at unmasked ones."""
     labels = torch.full_like(batch.input_ids, PREDICTED_NOWHERE)
     labels.view(-1)[batch.places] = batch.labels
     real = padding_mask(batch.lengths, labels.shape[1])[:, 0, 0].long()
@@ -171,7 +172,7 @@ def packed_bert(sizes: Sizes) -> Side:
 
 
 def pairs(sizes: Sizes) -> tuple[Corrupted, float]:
-    """Return batches for T5, and the tokens of one."""
+    """Return batches for T5, and the number of tokens in a batch."""
     data = Corrupted(
         **Text(sizes.vocab_size).stream, vocab_size=sizes.vocab_size, corruption=RandomSpans(),
         batch_size=sizes.batch_size, length=sizes.length,
@@ -220,7 +221,7 @@ def our_electra(sizes: Sizes) -> Side:
 
 
 class Electra(nn.Module):
-    """transformers' generator and discriminator, combined as by ELECTRA's authors."""
+    """The generator and the discriminator of transformers, combined as in the code of ELECTRA's authors."""
 
     def __init__(self, sizes: Sizes):
         super().__init__()
@@ -232,7 +233,7 @@ class Electra(nn.Module):
         self.generator.generator_lm_head.weight = ours.word_embeddings.weight
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor, draws: Tensor) -> Tensor:
-        """Return the loss, from (B, T) tensors and one uniform number per masked place."""
+        """Return the loss; inputs have shape (B, T), `draws` has one uniform number per masked place."""
         made, masked = self.generator(input_ids, attention_mask, labels=labels), labels != PREDICTED_NOWHERE
         below = made.logits.detach()[masked].float().softmax(1).cumsum(1)
         drawn = torch.searchsorted(below, draws[:, None] * below[:, -1:], right=True)
@@ -298,7 +299,7 @@ def ratios(arguments: argparse.Namespace) -> Iterator[Ratio]:
                 for spent, each in zip(seconds, running, strict=True):
                     spent += times(each, arguments.steps)
             speeds = [side.tokens / statistics.median(spent) for side, spent in zip(sides, seconds, strict=True)]
-            memory = f"{peaks[0]:,.0f} MiB against {peaks[1]:,.0f}"
+            memory = f"memory {peaks[0]:,.0f} MiB, peer {peaks[1]:,.0f} MiB"
             yield Ratio(f"{name}, {precision}", "transformers", "tokens/s", *speeds, memory)
 
 

@@ -1,7 +1,7 @@
 """Measure how often intervals contain the truth: python -m benchmarks.coverage [--experiments N] [--output FILE]
 
-Simulates experiments with a known truth and counts how many of the 95 % intervals of reports contain it. Writes
-benchmarks/coverage.md.
+Simulates experiments with a known true value and counts how many of the 95 % intervals in reports contain the true
+value. Writes benchmarks/coverage.md.
 """
 
 import argparse
@@ -21,7 +21,7 @@ PAGE = Path(__file__).with_suffix(".md")
 UNITS = (20, 100, 1000)
 SEEDS = (3, 5, 10)
 RIGHT = 0.8  # the true accuracy
-LENGTH = 20  # lines of a passage, which share its difficulty
+LENGTH = 20  # lines of a passage; they are equally difficult, apart from noise
 
 Draw = Callable[[np.random.Generator, int], Sums]
 
@@ -31,14 +31,17 @@ def accuracy(generator: np.random.Generator, n: int) -> Sums:
 
 
 def perplexity_of_documents(generator: np.random.Generator, n: int) -> Sums:
-    """Draw documents of 5 to 60 words, whose nats per word have mean 4 and deviation 0.5."""
+    """Draw documents of 5 to 60 words; their nats per word have mean 4 and standard deviation 0.5."""
     words = generator.integers(5, 61, n)
     nats = words * generator.normal(4, 0.5, n)
     return Sums(np.stack([nats, words], axis=1), lambda sums: perplexity(sums[..., 0], sums[..., 1]), ())
 
 
 def lines(generator: np.random.Generator, n: int) -> Sums:
-    """Draw nats of lines of ten words, in passages of LENGTH lines. Passages vary as much as their lines."""
+    """Draw the nats of lines of ten words, in passages of LENGTH lines.
+
+    The variance between passages equals the variance between the lines of a passage.
+    """
     passages = np.repeat(generator.normal(0, 0.5, n // LENGTH + 2), LENGTH)[generator.integers(LENGTH) :][:n]
     nats = 10 * (4 + passages + generator.normal(0, 0.5, n))
     return Sums(np.stack([nats, np.full(n, 10.0)], axis=1), share, ())
@@ -51,13 +54,13 @@ def lines_in_blocks(generator: np.random.Generator, n: int) -> Sums:
 MEANS: dict[str, tuple[Draw, float]] = {
     "accuracy of examples": (accuracy, RIGHT),
     "perplexity of documents": (perplexity_of_documents, np.exp(4)),
-    "lines of passages, each line alone": (lines, 4.0),
-    "lines of passages, ⌈√n⌉ blocks": (lines_in_blocks, 4.0),
+    "lines of passages, each line a unit": (lines, 4.0),
+    "lines of passages, ⌈√n⌉ blocks as units": (lines_in_blocks, 4.0),
 }
 
 
 def of_mean(draw: Draw, truth: float, n: int, experiments: int, expanded: bool) -> float:
-    """Return the share of experiments in which the interval of a mean contains the truth."""
+    """Return the share of experiments in which the interval of a mean contains the true mean."""
     generator, held = np.random.default_rng(n), 0
     for number in range(experiments):
         sums = draw(generator, n)
@@ -69,7 +72,9 @@ def of_mean(draw: Draw, truth: float, n: int, experiments: int, expanded: bool) 
 
 
 def runs(generator: np.random.Generator, seeds: int, units: NDArray[np.float64]) -> list[Sums]:
-    """Draw the scores of a system: sums of effects of the unit for all systems, the unit for this one, the seed, and
+    """Draw the scores of a system, for each seed and unit.
+
+    A score is the sum of the unit's effect on all systems (`units`), its effect on this system, the seed's effect, and
     noise.
     """
     n = len(units)
@@ -81,7 +86,7 @@ def runs(generator: np.random.Generator, seeds: int, units: NDArray[np.float64])
 def of_difference(seeds: int, n: int, experiments: int) -> tuple[float, float]:
     """Return the shares of experiments in which intervals for two equal systems contain 0.
 
-    The first is for the interval over seeds and units, the second for one over units only.
+    The first share is of intervals over seeds and units, the second of intervals over units only.
     """
     generator, held, held_by_units = np.random.default_rng(seeds * n), 0, 0
     for number in range(experiments):
@@ -111,29 +116,29 @@ def page(experiments: int) -> str:
             held, by_units = of_difference(seeds, n, experiments)
             compared.append(f"| {seeds} | {n:,} | {100 * by_units:.1f} | {100 * held:.1f} |")
     error = 100 * 1.96 * np.sqrt(0.05 * 0.95 / experiments)
-    return f"""# How often intervals hold the truth
+    return f"""# How often confidence intervals contain the true value
 
-`python -m benchmarks.coverage`, {datetime.date.today()}. The same numbers come on every machine.
+`python -m benchmarks.coverage`, {datetime.date.today()}. The numbers are the same on every machine.
 
-{experiments:,} experiments a row, in each of which data is drawn whose truth is known. Nominal is 95 %; the share of a
-good interval lies within ± {error:.1f} of that.
+Each row has {experiments:,} experiments, which draw data with a known true value. Intervals are nominally 95 %
+intervals: if they are right, 95 % ± {error:.1f} of them contain the true value.
 
-## Of a mean, for other test units
+## Intervals of a mean, over the choice of test units
 
-The percentile bootstrap, and what reports have: the same expanded for few units (Hesterberg 2015). Passages of
-{LENGTH} lines share half of the lines' variance.
+The table compares the percentile bootstrap with the interval of reports, which is wider if there are few units
+(Hesterberg 2015). Passages of {LENGTH} lines share half of the variance of their lines.
 
-| units | n | percentiles, % | as in reports, % |
+| units | n | percentile bootstrap, % | interval of reports, % |
 |---|---:|---:|---:|
 {chr(10).join(rows)}
 
-## Of a difference, for other seeds and other test units
+## Intervals of a difference, over the choice of seeds and test units
 
-Two systems that are equally good. A score is the sum of what the unit is for all systems (standard deviation 1), for
-this one (0.3), what the seed is (0.05), and the rest (0.3). `retable compare` beside a paired bootstrap over units,
-which knows nothing of seeds.
+Two systems are equally good, so the true difference is 0. A score is a sum of four random effects: of the unit for
+both systems (standard deviation 1), of the unit for one system (0.3), of the seed (0.05), and noise (0.3). The table
+compares `retable compare` with a paired bootstrap over units, which ignores the choice of seeds.
 
-| seeds each | units | over units alone, % | `retable compare`, % |
+| seeds per system | units | bootstrap over units, % | `retable compare`, % |
 |---:|---:|---:|---:|
 {chr(10).join(compared)}
 """

@@ -1,9 +1,10 @@
 """Compare tokenizing with the bare tokenizers library: python -m benchmarks.encode MEGABYTES [--tokenizer byte_bpe]
 
-Writes text of the built-in grammar, then encodes it in turns by the bare library (encode_batch_fast over the lines, and
-the ids of each; without reading) and by write_tokens (file to files, including the start of a pool), on 1 and on 2
-cores. CPU time of all processes is more reliable than wall time if other programs run. Memory is the largest sum over
-the processes; shared pages count in each.
+Writes text of the built-in grammar, then encodes it with both sides in turns, on 1 core and on 2 cores. The bare
+library runs encode_batch_fast over the lines and returns their ids; its reading of the text is not timed. Our side is
+write_tokens, from text file to token files, including the start of its processes. The CPU time of all processes is more
+reliable than wall time if other programs run. Memory is the largest sum over all processes; a page that several
+processes share is counted in each of them.
 """
 
 import argparse
@@ -37,7 +38,7 @@ TRAIN: dict[str, Callable[..., Tokenizer]] = {
     "word": word.train,
     "character": character.train,
 }
-GENERATED = 100_000_000  # bytes generated, at most; further text repeats them with other vowels, so with other words
+GENERATED = 100_000_000  # bytes; longer text repeats them with other vowels, which makes other words
 VOWELS = "aeiou"
 BATCH = 8192  # lines per call of the bare library
 CORES = (1, 2)
@@ -68,7 +69,7 @@ def processor_time() -> float:
 
 
 def bare(folder: Path) -> tuple[float, float]:
-    """Encode by the bare library. Return wall and CPU seconds."""
+    """Encode with the bare library. Return wall and CPU seconds."""
     tokenizer = Tokenizer.load(folder / "tokenizer.json")._tokenizer
     lines, seconds, processor = read_lines(folder / "train.txt"), 0.0, 0.0
     while batch := list(islice(lines, BATCH)):
@@ -81,7 +82,7 @@ def bare(folder: Path) -> tuple[float, float]:
 
 
 def ours(folder: Path, cores: int) -> tuple[float, float]:
-    """Encode by write_tokens. Return wall and CPU seconds."""
+    """Encode with write_tokens. Return wall and CPU seconds."""
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
     start, start_processor = time.perf_counter(), processor_time()
     write_tokens(tokenizer, read_units(folder / "train.txt", "document"), True, folder / f"train-{cores}", cores)
@@ -89,7 +90,7 @@ def ours(folder: Path, cores: int) -> tuple[float, float]:
 
 
 def run(kind: str, cores: int, folder: Path) -> tuple[float, float, float]:
-    """Run one side in a separate process. Return wall and CPU seconds, and the peak in MB."""
+    """Run one side in a separate process. Return wall seconds, CPU seconds and the peak memory in MB."""
     environment = os.environ | {THREADS: str(cores > 1).lower(), "RAYON_NUM_THREADS": str(cores)}
     command = [sys.executable, "-m", "benchmarks.encode", "0", "--run", kind, str(cores), str(folder)]
     child = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
@@ -106,7 +107,7 @@ def memory(parent: psutil.Process) -> Iterator[int]:
     try:
         for process in [parent, *parent.children(recursive=True)]:
             yield process.memory_info().rss
-    except psutil.NoSuchProcess:  # a process has ended meanwhile
+    except psutil.NoSuchProcess:  # a process ended after it was listed
         return
 
 
@@ -145,7 +146,7 @@ def main() -> None:
                 f"ours {megabytes / median(ours_s):.2f} MB/s, ratio {median(map(truediv, bare_s, ours_s)):.2f},",
                 end=" ",
             )
-            print(f"by processor time {median(map(truediv, bare_cpu, ours_cpu)):.2f}; peak {max(peaks):.0f} MB")
+            print(f"ratio of CPU times {median(map(truediv, bare_cpu, ours_cpu)):.2f}; peak {max(peaks):.0f} MB")
         for suffix in (".bin", ".units.npy"):
             digests = {digest(folder / f"train-{cores}{suffix}") for cores in CORES}
             print(f"train{suffix}: {'the same bytes' if len(digests) == 1 else 'DIFFERENT BYTES'}, {digests.pop()}")

@@ -1,13 +1,14 @@
 """Compare fine-tuning and evaluation with transformers' run_glue: `python -m benchmarks.finetuning`.
 
-A BERT of 4 layers of 256 on SST-2, with sentences as whitespace words. Our side uses batches of similar length, padded
-to their longest row, and for evaluation large ones, shortest first. transformers' BertForSequenceClassification gets
-rows as run_glue makes them, padded to 128 (`pad_to_max_length`, its default), or with `padded to the batch` to the
-longest of each batch of random rows. Sizes, batch, dropout and optimizer are the same. Both sides run in turns in one
-process, including batches and optimizer. Training speed is all examples over all seconds, without the first steps;
-evaluation speed is over the whole development set, by the median round.
+The model is a BERT of 4 layers of width 256 on SST-2; sentences are split at white space. Our side uses batches of
+similar lengths, padded to their longest row; its batches for evaluation are larger, with the shortest rows first. The
+peer is transformers' BertForSequenceClassification with the random batches of run_glue. Their rows are padded to 128
+(`pad_to_max_length`, the default of run_glue), or to the longest row of a batch (`padded to the batch`). Sizes, batch
+size, dropout and optimizer are the same. Both sides run in turns in one process, and the times include batches and
+optimizer. Training speed is all examples divided by all seconds, without the first steps. Evaluation speed is over the
+whole development set, in the median round.
 
-transformers is in the extra `dev`; the data are in RETABLE_DATA, by default `data`.
+transformers is in the extra `dev`; the data are in the folder that RETABLE_DATA names, by default `data`.
 """
 
 import argparse
@@ -47,7 +48,7 @@ class Examples(NamedTuple):
 
 
 def sst2(folder: Path) -> tuple[dict[str, Examples], int]:
-    """Read the examples of train and dev in BERT's form. Return them with the size of their vocabulary."""
+    """Read train and dev. Return their examples as BERT reads them, and the size of the vocabulary."""
     ids: dict[str, int] = {}
     splits = {}
     for split in ("train", "dev"):
@@ -60,7 +61,7 @@ def sst2(folder: Path) -> tuple[dict[str, Examples], int]:
 
 class Side(NamedTuple):
     module: nn.Module
-    loss: Callable[[int], tuple[Tensor, int]]  # step to its loss and number of examples
+    loss: Callable[[int], tuple[Tensor, int]]  # maps a step to its loss and its number of examples
     predict: Callable[[Inputs], list[int]]
 
 
@@ -76,7 +77,7 @@ def ours(train: Examples, vocab_size: int, batch_size: int) -> Side:
 
 
 def theirs(train: Examples, vocab_size: int, batch_size: int, longest: bool) -> Side:
-    """Return transformers' side; `longest` pads rows to the longest of their batch instead of MAX_LENGTH."""
+    """Return the side of transformers; `longest` pads rows to the longest of their batch instead of MAX_LENGTH."""
     config = BertConfig(
         vocab_size=vocab_size, hidden_size=MODEL["d_model"], num_hidden_layers=MODEL["n_layers"],
         num_attention_heads=MODEL["n_heads"], intermediate_size=4 * MODEL["d_model"],
@@ -101,7 +102,7 @@ def theirs(train: Examples, vocab_size: int, batch_size: int, longest: bool) -> 
 
 
 def padded(sequences: Any, longest: bool) -> dict[str, Tensor]:
-    """Return rows as run_glue's collator makes them."""
+    """Return padded rows with their attention mask, as run_glue's collator does."""
     width = max(map(len, sequences)) if longest else MAX_LENGTH
     ids = torch.tensor([[*sequence, *[PAD] * (width - len(sequence))] for sequence in sequences])
     lengths = torch.tensor([len(sequence) for sequence in sequences])
@@ -109,7 +110,7 @@ def padded(sequences: Any, longest: bool) -> dict[str, Tensor]:
 
 
 def steps(side: Side, precision: str, trained: list[int]) -> Iterator[None]:
-    """Yield after each step, and append its number of examples to `trained`."""
+    """Train, and yield after each step; append the step's number of examples to `trained`."""
     optimizer = adamw(side.module, lr=1e-4, weight_decay=0.01)
     for step in count():
         side.module.train()

@@ -1,8 +1,9 @@
 """Compare decoding speed with transformers' `generate`: `python -m benchmarks.generate`.
 
-A GPT-2 of 6 layers of 256 and 10,000 types with the same weights on both sides, prompts of 16 tokens, 128 new tokens,
-no end mark. Both sides cache keys and values and run in turns in one process; the ratio is of medians. The last column
-shows whether both find the same tokens. transformers is in the extra `dev`.
+The model is a GPT-2 of 6 layers of width 256 and 10,000 types, with the same weights on both sides. Prompts have 16
+tokens; 128 tokens are generated, and no end mark stops them. Both sides cache keys and values and run in turns in one
+process. Speeds are medians. The last column shows whether both sides generate the same tokens. transformers is in the
+extra `dev`.
 """
 
 import argparse
@@ -38,7 +39,7 @@ NAMES = {
 
 
 def build(length: int) -> tuple[Trained, GPT2LMHeadModel]:
-    """Return both sides, with weights so wide that rounding does not change the most likely token."""
+    """Return both sides; the weights are so large that rounding does not change the most likely token."""
     torch.manual_seed(1)
     objective = CausalLM(GPT(V, D, LAYERS, HEADS, length, 0.0), V, tie=True, bias=False, reduction="mean")
     weights = {}
@@ -47,7 +48,7 @@ def build(length: int) -> tuple[Trained, GPT2LMHeadModel]:
         block, number, layer = layer.split(".", 2) if layer.startswith("blocks") else ("", "", layer)
         if parameter.ndim == 2:
             torch.nn.init.normal_(parameter, std=0.1)
-        transposed = block and parameter.ndim == 2  # transformers' layers inside a block multiply from the right
+        transposed = block and parameter.ndim == 2  # the layers in transformers' blocks have transposed weights
         weights[f"{f'h.{number}.' if block else ''}{NAMES[layer]}.{part}"] = parameter.T if transposed else parameter
     config = GPT2Config(vocab_size=V, n_positions=length, n_embd=D, n_layer=LAYERS, n_head=HEADS,
                         bos_token_id=None, eos_token_id=None)  # fmt: skip

@@ -1,12 +1,16 @@
 """Measure training speed on one GPU in bf16, next to peer libraries: `python -m benchmarks.gpu`.
 
-Compares GPT-2 of 124M parameters (32 windows of 1,024 tokens) with transformers' own with torch's attention, BERT-base
-(64 rows of 512, softmax at masked tokens only) with transformers' on the same rows, and Zaremba's medium and large LSTM
-(20 × 35) with a plain loop like that of pytorch/examples' word_language_model. Tokens are random. Both sides run in one
-process, one after the other, with torch's fused optimizers, and without dropout except the LSTMs' 0.5. Our side uses
-the Lightning module as the stages do; the peer is a bare loop. The GPT-2s also run with `compile=true` and
-torch.compile. The first steps are not counted. "of the peak" is six operations per weight and token, relative to the
-chip's bf16 products by its data sheet, as `pretrain` records it.
+Compares three kinds of models with a peer:
+- GPT-2 of 124M parameters (32 windows of 1,024 tokens) with that of transformers, with torch's attention;
+- BERT-base (64 rows of 512, softmax only at masked tokens) with that of transformers, on the same rows;
+- the medium and the large LSTM of Zaremba et al. (20 × 35) with a plain loop like that of pytorch/examples'
+  word_language_model.
+
+Tokens are random. Both sides run in one process, one after the other, with torch's fused optimizers. Only the LSTMs
+have dropout (0.5). Our side runs through the Lightning module, as the stages do; the peer is a plain loop. The GPT-2s
+also run compiled: ours with `compile=true`, the peer with torch.compile. The first steps are not counted. Column "of
+peak" counts six operations per weight and token, relative to the bf16 speed in the chip's data sheet, as `pretrain`
+records it.
 
 transformers is in the extra `dev`.
 """
@@ -45,11 +49,11 @@ from retable.training.schedules import constant
 LSTMS = {
     "LSTM medium": (650, 2, 0.5, 20, 35),
     "LSTM large": (1500, 2, 0.5, 20, 35),
-}  # d, layers, dropout, batch, length
+}  # d_model, layers, dropout, batch size, length
 V = 10_000
 BERT_BASE = Sizes(30_522, 768, 12, 64, 512)
 GPT2 = (50_257, 768, 12, 12, 1024)  # vocabulary size, width, layers, heads, window
-WINDOWS, DOCUMENTS = 32, 40_000  # rows per batch; documents, more than the steps read, so that no epoch ends
+WINDOWS, DOCUMENTS = 32, 40_000  # rows per batch; documents, so many that no epoch ends
 COMPILED = ("GPT-2 124M",)
 
 
@@ -61,7 +65,7 @@ class Ours(NamedTuple):
 
 
 class Theirs(NamedTuple):
-    """A peer's model, its optimizer, and the loss of a batch, which may carry state."""
+    """A peer's model, its optimizer, and a function that maps a batch to its loss and may carry a state."""
 
     model: nn.Module
     optimizer: torch.optim.Optimizer
@@ -149,7 +153,7 @@ SYSTEMS: dict[str, tuple[Callable[[str], Ours], Callable[[str, bool, torch.devic
 
 
 class Clock(L.Callback):
-    """Records when the step `first` began and the last step ended, after all GPU work."""
+    """Records the times at which step `first` begins and the last step ends; waits for all work of the GPU before."""
 
     def __init__(self, first: int) -> None:
         self.first, self.began, self.ended = first, 0.0, 0.0
@@ -228,14 +232,14 @@ def main() -> None:
     parser.add_argument(
         "--systems", nargs="+", choices=SYSTEMS, default=[*SYSTEMS], metavar="NAME", help=", ".join(SYSTEMS)
     )
-    parser.add_argument("--device", choices=("gpu", "cpu"), default="gpu", help="cpu to try the script (default gpu)")
+    parser.add_argument("--device", choices=("gpu", "cpu"), default="gpu", help="cpu only tests the script")
     parser.add_argument("--warming", type=at_least_one, default=8, help="steps before timing starts")
     parser.add_argument("--steps", type=at_least_one, default=20, help="timed steps; ten times as many for LSTMs")
     arguments = parser.parse_args()
     torch.manual_seed(1)
     if arguments.device == "gpu":
         print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}\n")
-    print("| work | peer | ms a step | peer's | ratio | tokens/s | of the peak | GiB |\n|---|---" + 6 * "|---:" + "|")
+    print("| work | peer | ms per step | peer's ms | ratio | tokens/s | of peak | GiB |\n|---|---" + 6 * "|---:" + "|")
     for row in rows(arguments.systems, arguments.device, arguments.warming, arguments.steps):
         print(row, flush=True)
 

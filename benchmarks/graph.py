@@ -1,7 +1,8 @@
-"""Measure DVC's cost in addition to the stages' work: python -m benchmarks.graph [--study smoke] [--output FILE]
+"""Measure the time that DVC adds to the work of the stages: python -m benchmarks.graph [--study smoke] [--output FILE]
 
-The study must be up to date (`make repro STUDY=…`). "DVC's own work" is per stage: the CPU time of a `dvc repro` that
-restores every cell of the study from the run cache, minus that of one with nothing to do. It includes the lock.
+The study must be up to date (`make repro STUDY=…`). To measure "DVC's own work per stage", a `dvc repro` restores every
+cell of the study from the run cache. From its CPU time the CPU time of a `dvc repro` with nothing to do is subtracted.
+The writing of `dvc.lock` is included.
 """
 
 import argparse
@@ -43,12 +44,12 @@ def main() -> None:
     each = (restored[1] - nothing[1]) / len(cells)
     rows = [
         (f"`retable repro {arguments.study}` with nothing to do", *idle),
-        (f"`dvc status` over its {len(cells) + 2} stages", *status),
-        (f"DVC's own work, a stage, of {len(cells)} restored from its cache", restored[0] / len(cells), each),
+        (f"`dvc status` of its {len(cells) + 2} stages", *status),
+        (f"DVC's own work per stage: {len(cells)} stages restored from the cache", restored[0] / len(cells), each),
     ]
-    lines = ["# What the graph costs beside the work", "", f"`python -m benchmarks.graph`, on {hardware()}.", ""]
+    lines = ["# Overhead of DVC and the pipeline", "", f"`python -m benchmarks.graph`, on {hardware()}.", ""]
     lines += [
-        "| what | s | CPU s |",
+        "| command | s | CPU s |",
         "|---|---:|---:|",
         *(f"| {what} | {s:.2f} | {used:.2f} |" for what, s, used in rows),
     ]

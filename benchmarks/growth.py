@@ -1,8 +1,8 @@
-"""Measure whether a training's memory grows: python -m benchmarks.growth [MINUTES] [--every STEPS] [--output FILE]
+"""Measure how the memory of a training run grows: python -m benchmarks.growth [MINUTES] [--every STEPS] [--output FILE]
 
-Trains a tiny LSTM for this many minutes, with a validation every 25 steps, a checkpoint every 50, and each point in
-MLflow. Every so many steps it records the process's memory, file handles and threads. Memory is the anonymous part,
-without pages of files, which the system can take back.
+Trains a tiny LSTM for MINUTES, with a validation every 25 steps and a checkpoint every 50; each point is logged to
+MLflow. Every STEPS steps, the memory, file handles and threads of the process are recorded. Only anonymous memory is
+counted, not pages of files, which the system can free.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from retable.core.stages import module_of
 TINY = ["corpus=grammar_tiny"]
 LSTM = ["recipe=recurrent/lstm", "model.d_model=32", "batches.batch_size=8", "batches.length=16", "checkpoint_every=50"]
 WORDS = "corpus.write.words={train: 20000, validation: 500, test: 500}"
-STEPS_PER_EPOCH, STEPS_A_MINUTE = 160, 20_000  # about, and at most
+STEPS_PER_EPOCH, STEPS_A_MINUTE = 160, 20_000  # the first is approximate, the second is an upper limit
 TIMES = 6  # rows of the table
 
 
@@ -37,7 +37,7 @@ class Sample(NamedTuple):
 
 
 class Sampler(L.Callback):
-    """Writes a Sample to `file` every `every` steps, and ends the training after `minutes`."""
+    """Writes a Sample to `file` each time `every` steps have passed, and ends the training after `minutes`."""
 
     def __init__(self, file: str, every: int, minutes: float):
         self._file, self._every, self._minutes = Path(file), every, minutes
@@ -72,7 +72,7 @@ def read(file: Path) -> list[Sample]:
 
 
 def slope(samples: list[Sample], field: str) -> float:
-    """Return the least-squares slope of `field`, per step."""
+    """Return the change of `field` per step: the slope of the least-squares line."""
     steps, values = [sample.step for sample in samples], [getattr(sample, field) for sample in samples]
     mean_step, mean = sum(steps) / len(steps), sum(values) / len(values)
     spread = sum((step - mean_step) ** 2 for step in steps)
@@ -80,7 +80,7 @@ def slope(samples: list[Sample], field: str) -> float:
 
 
 def table(samples: list[Sample]) -> str:
-    """Format some samples from the first to the last, and the slopes over the second half."""
+    """Format evenly spaced samples, and the changes per 100,000 steps in the second half of all samples."""
     places = [round(i * (len(samples) - 1) / (TIMES - 1)) for i in range(TIMES)]
     lines = ["| minute | step | anonymous memory, MiB | file handles | threads |", "|---:|---:|---:|---:|---:|"]
     lines += [
@@ -89,7 +89,7 @@ def table(samples: list[Sample]) -> str:
     ]
     half = samples[len(samples) // 2 :]
     slopes = [1e5 * slope(half, field) for field in ("anonymous_mib", "handles", "threads")]
-    lines.append("| a 100,000 steps, second half | | " + " | ".join(f"{each:+.2f}" for each in slopes) + " |")
+    lines.append("| change per 100,000 steps, second half | | " + " | ".join(f"{each:+.2f}" for each in slopes) + " |")
     return "\n".join(lines)
 
 
@@ -117,7 +117,7 @@ def main() -> None:
         samples = read(file)
     speed = (samples[-1].step - samples[0].step) / (samples[-1].minutes - samples[0].minutes) / 60
     print(table(samples))
-    print(f"{len(samples)} samples; {speed:.0f} steps a second")
+    print(f"{len(samples)} samples; {speed:.0f} steps per second")
 
 
 if __name__ == "__main__":

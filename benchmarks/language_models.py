@@ -1,13 +1,14 @@
 """Compare the training speed of language models with peer libraries: `python -m benchmarks.language_models`.
 
 LSTM small and medium (Zaremba et al. 2014) are compared with a plain loop like that of pytorch/examples'
-word_language_model: nn.Embedding, nn.LSTM, nn.Linear, cross-entropy, clip_grad_norm_, and SGD written out. GPTs of 4
-layers of 128 and 6 layers of 256 are compared with transformers' GPT-2 of the same sizes (batch 16 × 128) with torch's
-fused AdamW; dropout of 0.1, as published, is a separate row.
+word_language_model: nn.Embedding, nn.LSTM, nn.Linear, cross-entropy, clip_grad_norm_, and SGD as plain updates. GPTs of
+4 layers of 128 and of 6 layers of 256 are compared with transformers' GPT-2 of the same sizes (batch 16 × 128) with
+torch's fused AdamW; a separate row has a dropout of 0.1, as published.
 
 Both sides get the same random tokens of 10,000 types and run in turns in one process with the same allocator settings.
-Steps are timed one by one, without the first; the ratio is of medians. Our side is the objective with its optimizer in
-a bare loop. It also runs through the Lightning module as the stages do; the quotient is the module's cost.
+Steps are timed one by one, except the first steps; speeds are those of the median steps. Our side is the objective with
+its optimizer in a plain loop. It also runs through the Lightning module, as in the stages; the last column shows how
+much more time this takes.
 
 transformers is in the extra `dev`.
 """
@@ -40,7 +41,7 @@ from retable.training.schedules import constant
 
 V, WARMING = 10_000, 3
 LSTMS = {"LSTM small": (200, 2, 0.0, 20, 20), "LSTM medium": (650, 2, 0.5, 20, 35)}  # d, layers, dropout, batch, length
-GPTS = {  # d, layers, heads, dropout
+GPTS = {  # d_model, layers, heads, dropout
     "GPT 4×128": (128, 4, 4, 0.0),
     "GPT 6×256": (256, 6, 8, 0.0),
     "GPT 6×256, dropout": (256, 6, 8, 0.1),
@@ -53,7 +54,7 @@ def autocast(precision: str) -> contextlib.AbstractContextManager[Any]:
 
 
 class ExampleLSTM(nn.Module):
-    """The model of pytorch/examples/word_language_model, main.py and model.py, used as there."""
+    """The LSTM of pytorch/examples/word_language_model (model.py), called as in its main.py."""
 
     def __init__(self, d: int, layers: int, dropout: float):
         super().__init__()
@@ -149,7 +150,7 @@ def times(steps: Iterator[None], n: int) -> list[float]:
 
 
 def lightning_seconds(name: str, precision: str, tokens: np.ndarray) -> float:
-    """Return the median seconds of 20 of our steps through the Lightning module."""
+    """Return the median seconds per step of our side through the Lightning module."""
     objective, data, make, clip = ours(name, tokens)
     training = Training(objective, 1, MEASURED, make, constant, clip, epochs=1)
     kind = "bf16-mixed" if precision == "bf16" else "32-true"
@@ -176,7 +177,7 @@ def ratios(arguments: argparse.Namespace) -> Iterator[Ratio]:
             cost = statistics.median(through_lightning) / statistics.median(seconds[0]) - 1
             speeds = [rows * length / statistics.median(spent) for spent in seconds]
             peer = "a plain loop" if name in LSTMS else "transformers"
-            yield Ratio(f"{name}, {precision}", peer, "tokens/s", *speeds, f"through Lightning {cost:+.1%} of time")
+            yield Ratio(f"{name}, {precision}", peer, "tokens/s", *speeds, f"{cost:+.1%} time with Lightning")
 
 
 def main() -> None:

@@ -1,9 +1,9 @@
 """Run a text larger than memory from file to model: python -m benchmarks.large MEGABYTES [--folder FOLDER]
 
-Writes text of about a million different words with Zipf's frequencies, and a corpus that splits it, as in
-docs/howto/own-text.md. Then runs prepare, tokenize and a short pretrain on it, with words and with byte-pair encoding.
-The peak is of the anonymous memory of all processes of a stage; pages of files are not counted, because the system
-frees them on demand. To limit memory, run it in a memory cgroup.
+Writes a text of about a million different words with Zipf's frequencies, and the configuration of a corpus that splits
+it, as in docs/howto/own-text.md. Then runs the stages prepare, tokenize and a short pretrain, with words and with
+byte-pair encoding. Peaks count the anonymous memory of all processes of a stage. Pages of files are not counted,
+because the system frees them on demand. To limit the memory, run the benchmark in a memory cgroup.
 """
 
 import argparse
@@ -25,8 +25,8 @@ from benchmarks.ratio import at_least_one
 from retable.core.stages import module_of
 
 TYPES, LINE, AT_A_TIME = 2_000_000, 25, 1_000_000  # distinct words; words per line; words drawn at a time
-PARTS, TURNS = 5, 8  # draws that make the text, and spellings in which they are repeated
-HELD_OUT = 400_000  # bytes, half validation and half test
+PARTS, TURNS = 5, 8  # a text is PARTS draws, repeated in TURNS spellings
+HELD_OUT = 400_000  # bytes of held-out text: half validation, half test
 CONSONANTS = b"bdfghklmnprstvz"
 SYLLABLES = [f"{consonant}{vowel}" for consonant in CONSONANTS.decode() for vowel in "aeio"]
 CORPUS = """\
@@ -34,7 +34,7 @@ unit: line
 write: {{_target_: retable.corpora.cut.write_cut, source: {source}, train: {train}, test: {test}}}
 """
 SHORT = ["trainer=cpu", "++max_steps=40", "validations=1", "batches.batch_size=16", "model.d_model=64"]
-LEARN_FROM = 10_000_000  # characters with about 300,000 different words, at a kilobyte each in a tokenizer's trainer
+LEARN_FROM = 10_000_000  # characters; their 300,000 different words take a kilobyte each in a trainer
 GPT = ["recipe=transformer/gpt", "model.n_layers=2", "model.n_heads=2", *SHORT]
 STAGES = [
     ["prepare"],
@@ -45,7 +45,7 @@ STAGES = [
     ["tokenize", "tokenizer=bpe", f"+tokenizer.train.learn_from={LEARN_FROM}"],
     ["pretrain", "tokenizer=bpe", "system=gpt_bpe", *GPT],
 ]
-RARE = 2_000_000  # bytes per occurrence of a word that is not unknown, which are about 20,000 words
+RARE = 2_000_000  # a known word occurs at least once per so many bytes; about 20,000 words do
 
 
 def spelling(rank: int) -> str:
@@ -54,7 +54,7 @@ def spelling(rank: int) -> str:
 
 
 def text() -> Iterator[bytes]:
-    """Yield lines without end, some megabytes at a time."""
+    """Yield blocks of lines, some megabytes each, without end."""
     words = [spelling(rank).encode() for rank in range(TYPES)]
     shares = np.cumsum(1 / (np.arange(TYPES) + 2.7))
     generator = np.random.default_rng(1)
@@ -64,7 +64,7 @@ def text() -> Iterator[bytes]:
 
 
 def write_text(path: Path, size: int) -> None:
-    """Write the beginning again and again, each time with other consonants and so other words."""
+    """Write PARTS blocks, then repeat them with other consonants, which makes other words, until `size` bytes."""
     begun = b"".join(islice(text(), PARTS))
     with path.open("wb") as file:
         for k in cycle(range(TURNS)):
@@ -106,7 +106,7 @@ def anonymous(parent: psutil.Process) -> Iterator[int]:
         for process in [parent, *parent.children(recursive=True)]:
             memory = process.memory_info()
             yield memory.rss - memory.shared
-    except psutil.NoSuchProcess:  # a process has ended meanwhile
+    except psutil.NoSuchProcess:  # a process ended after it was listed
         return
 
 
@@ -123,7 +123,7 @@ def main() -> None:
         (folder / "conf/corpus/large.yaml").write_text(corpus, encoding="utf-8")
         if not source.exists():
             write_text(source, size)
-        print("| stage | s | MB/s | anonymous memory, peak, MiB |\n|---|---:|---:|---:|", flush=True)
+        print("| stage | s | MB/s | peak of anonymous memory, MiB |\n|---|---:|---:|---:|", flush=True)
         for stage in STAGES:
             rare = [f"tokenizer.train.min_count={max(size // RARE, 1)}"] * (stage == ["tokenize", "tokenizer=word"])
             seconds, _, peak = run(*stage, *rare, folder=folder)

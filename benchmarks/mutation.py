@@ -1,15 +1,16 @@
-"""Measure whether tests notice changes of the code: python -m benchmarks.mutation [DIGITS] [--folder FOLDER]
+"""Measure whether tests fail if the code is changed: python -m benchmarks.mutation [DIGITS] [--folder FOLDER]
 
-mutmut (pip install '.[mutation]') changes the packages that [tool.mutmut] in pyproject.toml names, one place at a time,
-in a copy of the tree, and runs the tests that reach the place. Only mutants whose number ends in one of DIGITS are run,
-a tenth of all per digit. A digit takes about two hours on two cores. The page is benchmarks/mutation.md.
+mutmut (pip install '.[mutation]') copies the repository and makes mutants: it changes one place at a time in the
+packages that [tool.mutmut] in pyproject.toml lists. For each mutant it runs the tests that reach the place. Only
+mutants whose number ends in one of DIGITS are run; each digit selects a tenth of all mutants and takes about two hours
+on two cores. The page is benchmarks/mutation.md.
 
-Some mutants are run again in a separate process, because a forked server cannot test them:
-- mutants of code that runs at import, which the server did before;
-- mutants that no test seems to reach, but perhaps a process that a test starts does;
-- mutants that mutmut gave up on, which loop or met an error of the server.
+Some mutants are run again in a separate process, because mutmut's forked server cannot test them:
+- mutants of code that runs at import: the server imports it before the mutant is chosen;
+- mutants that no test seems to reach: a process that a test starts may reach them;
+- mutants without a result from mutmut, because they loop or because the server failed.
 
---results FOLDER writes the page from an earlier run's folder.
+--results FOLDER writes the page from the folder of an earlier run.
 """
 
 import argparse
@@ -38,17 +39,17 @@ ROOT = Path(__file__).parent.parent
 PAGE, REASONS = Path(__file__).with_suffix(".md"), Path(__file__).with_name("mutation_reasons.yaml")
 STATUS = {1: "killed", 3: "killed", 0: "survived", 5: "unreached", 33: "unreached", -11: "killed", -9: "killed",
           36: "unsure", 255: "unsure", 24: "unsure", -24: "unsure", 152: "unsure"}  # fmt: skip
-STARTS, TIMES = 60, 10  # time limit of a mutant's separate run: seconds, plus this many times its tests' seconds
-HEAD = "# Whether tests notice changes of the code"
-BY_HAND = "\n## By hand: "  # begins the part of the page that a run keeps
+STARTS, TIMES = 60, 10  # time limit of a separate run: STARTS seconds, plus TIMES times the seconds of its tests
+HEAD = "# Do tests fail if the code is changed? (mutation testing)"
+BY_HAND = "\n## By hand: "  # starts the part of the page that a new run does not overwrite
 OPEN, UNREACHED = "Open", "Reached by no test"
 
 
 @dataclass(frozen=True)
 class Mutant:
-    name: str  # as in mutmut: package.module.x_function__mutmut_7 or package.module.xǁClassǁmethod__mutmut_7
+    name: str  # mutmut's name: package.module.x_function__mutmut_7 or package.module.xǁClassǁmethod__mutmut_7
     status: str  # killed, timeout, survived, unreached, or unsure
-    before: str = ""  # the changed lines, empty for killed ones
+    before: str = ""  # the changed lines; empty if the mutant is killed
     after: str = ""
 
     @property
@@ -66,7 +67,7 @@ class Mutant:
 
 
 def without(pattern: str) -> Callable[[str, str], bool]:
-    """Return a function that checks whether two lines are equal without matches of the pattern."""
+    """Return a function that checks whether two lines are equal after removal of all matches of `pattern`."""
 
     def alike(before: str, after: str) -> bool:
         first, second = (re.sub(r",? *\)", ")", re.sub(pattern, "", line)) for line in (before, after))
@@ -76,7 +77,7 @@ def without(pattern: str) -> Callable[[str, str], bool]:
 
 
 def of_words(before: str, after: str) -> bool:
-    """Check whether only a text of several words changed, or an error lost its message."""
+    """Check whether the mutant only changes a string of several words, or removes the message of an error."""
     if re.search(r"(?:Error|warn)\(None\b", after):
         return True
     if after.replace("XX", "") == before.replace("XX", ""):
@@ -86,23 +87,23 @@ def of_words(before: str, after: str) -> bool:
     return before.lower() == after.lower() and bool(changed) and all(" " in text for text in changed)
 
 
-# Surviving mutants of these kinds change nothing, or only text for people.
+# Reasons why mutants survive, with a check for each: these mutants change nothing, or only text that people read.
 RULES: dict[str, Callable[[str, str], bool]] = {
-    "`strict=` of zip is an assertion, and holds": without(r",? *strict=\w+"),
+    "`strict=` of zip is only a check, and the lengths are equal": without(r",? *strict=\w+"),
     "A dtype that changes no number": lambda before, after: (
         "random" not in before and without(r",? *dtype=(?:[\w.]+|\"[\w<]+\")")(before, after)
     ),
-    "A device on a machine with one": without(r",? *device=[\w.]+"),
-    "An encoding that is the machine's own, or another name of it": without(r",? *encoding=(?:None|\"[\w-]+\")"),
-    "None where False was, of what is asked for its truth alone": lambda before, after: (
+    "`device=` on a machine that has only one device": without(r",? *device=[\w.]+"),
+    "The machine's default encoding, or another name of it": without(r",? *encoding=(?:None|\"[\w-]+\")"),
+    "None instead of False, where only the truth value is used": lambda before, after: (
         before.replace("=False", "=None") == after
     ),
-    "Words of a refusal, for people": of_words,
+    "Words of an error message": of_words,
 }
 
 
 def copy_tree(folder: Path) -> None:
-    """Copy the files that git lists, as they are in the working tree, and compiled files."""
+    """Copy the files that git tracks, in their present state, and compiled files."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, stdout=subprocess.PIPE, check=True, text=True).stdout
     compiled = (str(path.relative_to(ROOT)) for path in ROOT.glob("src/retable/**/*.so"))
     for name in chain(listed.rstrip("\0").split("\0"), compiled):
@@ -118,7 +119,7 @@ def run(folder: Path, digits: str, processes: int) -> None:
 
 
 def read(folder: Path, digits: str) -> Iterator[Mutant]:
-    """Yield mutmut's results for the mutants that were selected and have run."""
+    """Yield mutmut's result for each mutant that has run and whose number ends in one of `digits`."""
     for path in sorted((folder / "mutants").rglob("*.py.meta")):
         for name, code in json.loads(path.read_text(encoding="utf-8"))["exit_code_by_key"].items():
             if code is not None and name.endswith(tuple(digits)):
@@ -140,10 +141,10 @@ Again = Callable[[str, Path, Sequence[str], float], str]
 
 
 def settled(mutants: Iterable[Mutant], folder: Path, again: Again) -> list[Mutant]:
-    """Return the mutants, after running by `again` those that a forked server cannot test."""
+    """Return the mutants with final results; `again` runs those that a forked server cannot test."""
     known = json.loads((folder / "mutants/mutmut-stats.json").read_text(encoding="utf-8"))
     seconds: dict[str, float] = known["duration_by_test"]
-    first = {next(iter(seconds))}  # this test seems to reach all code that runs at import
+    first = {next(iter(seconds))}  # mutmut counts all code that runs at import as reached by this test
     results = []
     for mutant in mutants:
         tests = known["tests_by_mangled_function_name"].get(mutant.name.rpartition("__mutmut_")[0], [])
@@ -160,7 +161,7 @@ def settled(mutants: Iterable[Mutant], folder: Path, again: Again) -> list[Mutan
 
 
 def run_mutant(name: str, folder: Path, tests: Sequence[str], limit: float) -> str:
-    """Return the status of a mutant whose tests run in a separate process with `limit` seconds."""
+    """Run the tests of a mutant in a separate process, for at most `limit` seconds. Return its status."""
     environment = os.environ | {"MUTANT_UNDER_TEST": name, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "pytest", "-x", "--rootdir=.", "-p", "no:cacheprovider", *tests]
     try:
@@ -174,9 +175,9 @@ def run_mutant(name: str, folder: Path, tests: Sequence[str], limit: float) -> s
 
 
 def read_reasons() -> dict[str, str]:
-    """Read why mutants survive, by `function: changed lines`, as found by reading.
+    """Read the reasons why mutants survive, which people wrote; keys are `function: changed lines`.
 
-    The key `function` gives the reason why no test reaches the function.
+    A key that is only a function has the reason why no test reaches this function.
     """
     reasons = yaml.safe_load(REASONS.read_text(encoding="utf-8"))
     return {mutant: reason for reason, mutants in reasons.items() for mutant in mutants}
@@ -193,10 +194,10 @@ def reason(mutant: Mutant, reasons: dict[str, str]) -> str:
 def table(mutants: Sequence[Mutant], reasons: dict[str, str]) -> str:
     """Format the counts by package.
 
-    Mutants that no test reaches count as tried. The last column leaves out those that survive for a reason.
+    Mutants that no test reaches count as tried. The last score ignores mutants that survive for a reason.
     """
-    lines = ["| package | tried | killed | timed out | survived | of these for a reason | reached by no test | score |"
-             " score but for these |", "|---|---:|---:|---:|---:|---:|---:|---:|---:|"]  # fmt: skip
+    lines = ["| package | tried | killed | timed out | survived | of which with a reason | reached by no test | score |"
+             " score without those with a reason |", "|---|---:|---:|---:|---:|---:|---:|---:|---:|"]  # fmt: skip
     for package in [*sorted({mutant.package for mutant in mutants}), "all"]:
         own = [mutant for mutant in mutants if package in (mutant.package, "all")]
         n = Counter(mutant.status for mutant in own)
@@ -209,7 +210,7 @@ def table(mutants: Sequence[Mutant], reasons: dict[str, str]) -> str:
 
 
 def survivors(mutants: Iterable[Mutant], reasons: dict[str, str]) -> str:
-    """List the surviving mutants under a heading per reason, the most frequent first, open ones last."""
+    """List the surviving mutants, with one heading per reason: the most frequent first, those without reason last."""
     groups: dict[str, list[str]] = {}
     for mutant in mutants:
         if mutant.status in ("survived", "unreached"):
@@ -232,7 +233,7 @@ def main() -> None:
     parser.add_argument("digits", nargs="?", default="7", help="last digits of the mutants to run (default 7)")
     parser.add_argument("--folder", type=Path, help="an empty folder, which is kept (default: a temporary one)")
     parser.add_argument("--processes", type=at_least_one, default=2)
-    parser.add_argument("--results", type=Path, help="folder of an earlier run, instead of a new run")
+    parser.add_argument("--results", type=Path, help="write the page from this folder of an earlier run")
     arguments = parser.parse_args()
     digits = arguments.digits
     if not re.fullmatch(r"\d+", digits):

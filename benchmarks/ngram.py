@@ -1,13 +1,14 @@
 """Compare Kneser-Ney models of order 5 with KenLM: `python -m benchmarks.ngram`.
 
-On the Penn Treebank, models are estimated and score the test text. On longer generated text, they are estimated and
-written as an ARPA file. Our side goes from memory-mapped ids to a model in memory; KenLM's `lmplz` goes from text to an
-ARPA file, and on the Penn Treebank its `query` then reads that and scores. If `lmplz` is not installed, its recorded
-speed on the Penn Treebank is used. Each run is a separate process, both sides in turns; ours includes loading of
-compiled loops.
+On the Penn Treebank, both sides estimate a model and score the test text. On longer, generated text, they estimate a
+model and write it as an ARPA file. Our side reads memory-mapped ids and keeps the model in memory. KenLM's `lmplz`
+reads text and writes an ARPA file; on the Penn Treebank KenLM's `query` then reads this file and scores. If `lmplz` is
+not installed, its recorded speed on the Penn Treebank is used. Both sides run in turns, each run in a separate process.
+Our times include the loading of compiled loops.
 
-Longer text is generated from the Penn Treebank: each word follows a random place with the same last two words, the same
-last word, or any place. `<unk>` becomes one of 290,000 rare words by Zipf's law.
+Longer text is generated from the Penn Treebank. The next word is copied from a random place of the Treebank: a place
+after the same two words, after the same word, or any place. `<unk>` is replaced by one of 290,000 rare words with
+Zipf's frequencies.
 """
 
 import argparse
@@ -31,14 +32,14 @@ from benchmarks.ratio import Ratio, at_least_one, command_line, show
 ORDER, PTB = 5, "Penn Treebank"
 MEGABYTE = 200_000  # tokens: an English word and its space are about 5 bytes
 RARE = 290_000  # rare words
-SHARES = 0.05, 0.4, 0.55  # words that follow 0, 1 or 2 same words; 20 million tokens then have 0.8 5-grams per token
+SHARES = 0.05, 0.4, 0.55  # of words copied after 0, 1, 2 equal words; 20 million tokens have 0.8 5-grams per token
 # KenLM lmplz -o 5, PTB: 1.1 s to estimate, 0.7 s to load the ARPA, 137 MB (another machine)
 RECORDED = "KenLM on PTB, another machine"
 RECORDED_SECONDS = {"estimate": 1.1, "estimate, score": 1.1 + 0.7}
 
 
 class Text(NamedTuple):
-    """A text: a file of token ids, ids to score, and the words by id. `</s>` ends a sentence."""
+    """A text: the file of its token ids, the ids of the test text, and the word of each id. `</s>` ends a sentence."""
 
     tokens: Path
     test: np.ndarray
@@ -47,8 +48,8 @@ class Text(NamedTuple):
 
 class Cost(NamedTuple):
     seconds: dict[str, float]
-    peak: float  # MiB of resident memory above that before, including mapped files
-    own: float  # MiB of it without mapped files
+    peak: float  # increase of resident memory, in MiB, including mapped files
+    own: float  # the same increase without mapped files, in MiB
     model: float  # MiB of the model's tables
 
 
@@ -57,9 +58,9 @@ def read_words(path: Path) -> list[str]:
 
 
 def longer(words: np.ndarray, unknown: int, n_types: int, n_tokens: int) -> np.ndarray:
-    """Generate ids (n_tokens,) from `words`, which end with `</s>`.
+    """Generate ids (n_tokens,) from the ids `words` of a text; both end with `</s>`.
 
-    The result ends with `</s>`, too. Rare words have ids from n_types.
+    Rare words have the ids from n_types upwards.
     """
     rng = np.random.default_rng(1)
     rows = -(-n_tokens // 1_000)
@@ -103,7 +104,7 @@ def make(folder: Path, data: Path, n_tokens: int | None) -> Text:
 
 
 def spell(text: Text, path: Path) -> None:
-    """Write the text, one sentence per line."""
+    """Write the words of the text to a file, one sentence per line."""
     tokens = np.load(text.tokens, mmap_mode="r")
     words = np.array(["\n" if word == "</s>" else word for word in text.spelling], object)
     with open(path, "w", encoding="utf-8") as file:
@@ -112,7 +113,7 @@ def spell(text: Text, path: Path) -> None:
 
 
 def status(entry: str) -> float:
-    """Return an entry of this process's memory status in Linux, in MiB."""
+    """Return an entry of this process in Linux's /proc/self/status, such as VmRSS, in MiB."""
     match = re.search(rf"{entry}:\s+(\d+)", Path("/proc/self/status").read_text())
     return int(match[1]) / 1024 if match else float("nan")
 
@@ -149,7 +150,7 @@ def ours(text: Text, arpa: Path | None) -> Cost:
 
 
 def timed(command: list[str | Path], source: Path) -> tuple[float, float]:
-    """Run a program of KenLM on a file. Return its seconds and its own report of resident memory, in MiB."""
+    """Run a program of KenLM on a file. Return its seconds, and the peak of resident memory that it reports, in MiB."""
     with open(source, encoding="utf-8") as file:
         before = time.perf_counter()
         ran = subprocess.run(command, stdin=file, capture_output=True, text=True, check=True)
@@ -158,7 +159,7 @@ def timed(command: list[str | Path], source: Path) -> tuple[float, float]:
 
 
 def kenlm(lmplz: Path, folder: Path, test: Path | None) -> Cost:
-    """Estimate on `text.txt` in the folder and write an ARPA file, then read it and score `test`."""
+    """Estimate a model of `text.txt` in the folder and write it as an ARPA file; then read it and score `test`."""
     command: list[str | Path] = [
         lmplz,
         "-o",
@@ -201,7 +202,7 @@ def ratios(arguments: argparse.Namespace) -> Iterator[Ratio]:
                     else:
                         peers = 929_589 / RECORDED_SECONDS.get(work, RECORDED_SECONDS["estimate"])
                     first = our_costs[0]
-                    memory = f"{first.peak:,.0f} MiB, {first.own:,.0f} in no file, the model {first.model:,.0f}"
+                    memory = f"memory {first.peak:,.0f} MiB, {first.own:,.0f} not in files, {first.model:,.0f} model"
                     memory += f"; KenLM {theirs[0].peak:,.0f}" if theirs else ""
                     title = f"{ORDER}-grams, {f'{megabytes} MB' if megabytes else PTB}: {work}"
                     yield Ratio(title, "KenLM" if theirs else RECORDED, "tokens/s", speed, peers, memory)
@@ -211,7 +212,7 @@ def main() -> None:
     parser = command_line(__doc__, [PTB, "longer"], rounds=3)
     parser.add_argument("--megabytes", type=at_least_one, nargs="+", default=[10, 100], help="sizes of longer text")
     parser.add_argument("--data", type=Path, default=Path("data/ptb"), help="folder of the Penn Treebank")
-    parser.add_argument("--lmplz", type=Path, default=shutil.which("lmplz"), help="KenLM's, in one folder with query")
+    parser.add_argument("--lmplz", type=Path, default=shutil.which("lmplz"), help="KenLM's lmplz, next to query")
     show(parser, ratios)
 
 

@@ -1,4 +1,4 @@
-"""Speed relative to a peer library, and the command line and table of such benchmarks."""
+"""Speeds relative to a peer library; the command line and the table of the benchmarks that measure such speeds."""
 
 import argparse
 from collections.abc import Callable, Iterable, Sequence
@@ -9,11 +9,11 @@ import torch
 
 from retable.training.fit import _keep_freed_memory
 
-HEAD = "| work | peer | unit | ours | peer's | ratio | beside |\n|---|---|---|---:|---:|---:|---|"
+HEAD = "| work | peer | unit | ours | peer's | ratio | remark |\n|---|---|---|---:|---:|---:|---|"
 
 
 class Ratio(NamedTuple):
-    """Speeds of both sides, medians of one run; higher is better. `remark` is the last column."""
+    """A row of the table: the median speeds of both sides in one run; higher is better."""
 
     work: str
     peer: str
@@ -37,10 +37,10 @@ def at_least_one(text: str) -> int:
 
 
 def peak_of(work: Callable[[], object], threads: int) -> float:
-    """Measure the peak memory of some work above that before, in MiB. Run it in a separate process."""
+    """Measure how far the memory of `work` rises above the memory before it, in MiB; needs a separate process."""
     torch.set_num_threads(threads)
     _keep_freed_memory()
-    Path("/proc/self/clear_refs").write_text("5")  # resets the kernel's peak
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak that the kernel records
     before = _memory("VmRSS")
     work()
     return _memory("VmHWM") - before
@@ -56,7 +56,7 @@ def command_line(about: str | None, systems: Sequence[str], rounds: int) -> argp
     parser = argparse.ArgumentParser(description=(about or "").splitlines()[0])
     parser.add_argument("--systems", nargs="+", choices=systems, default=[*systems], metavar="NAME",
                         help=", ".join(systems))  # fmt: skip
-    parser.add_argument("--rounds", type=at_least_one, default=rounds, help="rounds of both sides in turn")
+    parser.add_argument("--rounds", type=at_least_one, default=rounds, help="rounds; both sides run in each")
     parser.add_argument("--threads", type=at_least_one, default=2)
     return parser
 
@@ -68,7 +68,10 @@ def precisions(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
 
 def show(parser: argparse.ArgumentParser, ratios: Callable[[argparse.Namespace], Iterable[Ratio]]) -> None:
-    """Measure by the command line and print a table. Both sides get the same threads and allocator settings."""
+    """Measure with the settings of the command line, and print a table.
+
+    Both sides get the same number of threads and the same allocator settings.
+    """
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     _keep_freed_memory()

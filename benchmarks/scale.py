@@ -1,14 +1,16 @@
 """Measure how costs grow with size: python -m benchmarks.scale [--corpora MB …] [--cells N …] [--trials N …] [--writers
 N …] [--folder FOLDER]
 
-Corpora: texts of benchmarks/large.py of this many megabytes, through each stage. Cells: studies of this many cells,
-half counted systems and half their benchmarks; one of each is made and copied to other seeds, then the study is
-planned, checked and reported. Trials: searches of this many trials, which are drawn and given values without training,
-then five more trials, and the search's page. Writers: this many processes that record runs at the same time, in the
-store that MLFLOW_TRACKING_URI names, otherwise in a separate one.
+--corpora: every stage runs on texts of this many megabytes, which benchmarks/large.py writes.
+--cells: studies of this many cells are planned, checked and reported. Half of the cells are counted systems; the other
+half are evaluations of these systems. One cell of each kind is made, and copied to all other seeds.
+--trials: searches of this many trials, then five more trials, then the page of the search. Trials are drawn and given
+values without training.
+--writers: this many processes record runs at the same time, in the store that MLFLOW_TRACKING_URI names, or in a
+temporary one if the variable is not set.
 
 Costs are wall-clock seconds, CPU seconds of all processes, and the peak of their anonymous memory. The exponent is the
-slope of log CPU seconds over log size, without the first size if there are three; 1 is linear.
+slope of log CPU seconds over log size; 1 is linear growth. With three sizes or more, the first size is ignored.
 """
 
 import argparse
@@ -46,8 +48,8 @@ STAGES = {
     "perplexity of the LSTM": ["evaluate", "tokenizer=word", "stage=pretrain", "cell=large/lstm-1"],
 }
 FIRST = ["plan", "prepare@grammar_tiny", "tokenize@word", "pretrain@unigram-1", "evaluate@unigram-1"]
-LEAST_MB = 2  # smallest corpus; HELD_OUT is a fifth of it
-WORDS = "words: {train: 3000, validation: 600, test: 900}"  # of a study's corpus
+LEAST_MB = 2  # megabytes of the smallest corpus; HELD_OUT bytes are a fifth of it
+WORDS = "words: {train: 3000, validation: 600, test: 900}"  # sizes of the corpus of a study
 POINTS, RUNS = 200, 5  # points per run, runs per writer
 
 
@@ -80,7 +82,7 @@ def studies(cells: int, folder: Path) -> Iterator[tuple[str, Cost]]:
         watched([*ours, "benchmarks.scale", "--again"], folder, environment),
     )
     command = [*ours, "pipelines.evaluate", "@outputs/plan/evaluate/grammar_tiny/unigram-1.yaml"]
-    yield "its command alone", watched(command, folder, environment)
+    yield "only the command of this cell", watched(command, folder, environment)
 
 
 def multiply(cells: int, folder: Path) -> None:
@@ -98,7 +100,7 @@ def multiply(cells: int, folder: Path) -> None:
 
 
 def lock() -> None:
-    """Record all cells as made in dvc.lock at once; `dvc commit` rewrites the lock for each stage."""
+    """Record all cells as made, and write dvc.lock once; `dvc commit` would rewrite the lock for each stage."""
     from dvc.repo import Repo
     from dvc.stage.serialize import to_single_stage_lockfile
 
@@ -108,12 +110,12 @@ def lock() -> None:
             stage.save()
             stage.commit()
         content = {"schema": "2.0", "stages": {stage.name: to_single_stage_lockfile(stage) for stage in stages}}
-    text = yaml.dump(json.loads(json.dumps(content)), sort_keys=False, Dumper=yaml.CSafeDumper)  # without DVC's types
+    text = yaml.dump(json.loads(json.dumps(content)), sort_keys=False, Dumper=yaml.CSafeDumper)  # no types of DVC
     Path("dvc.lock").write_text(text, encoding="utf-8")
 
 
 def again() -> None:
-    """Run one cell again as `retable repro` does, without its start of Python."""
+    """Run one cell again as `retable repro` does, but in this process, so Python is not started once more."""
     from dvc.cli import main
 
     dvc_writes_whole()
@@ -122,7 +124,7 @@ def again() -> None:
 
 
 def make_project(cells: int, folder: Path) -> dict[str, str]:
-    """Copy the code and configurations into a project with one study. Return the environment to use it."""
+    """Copy code and configurations into a new project with one study. Return environment variables for its commands."""
     environment = {"PYTHONPATH": f"{folder / 'src'}{os.pathsep}{folder}", "RETABLE_DATA": "data"}
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     for name in ("benchmarks", "conf", "pipelines", "src/retable"):
@@ -141,24 +143,24 @@ def make_project(cells: int, folder: Path) -> dict[str, str]:
 
 
 def writers(number: int, folder: Path) -> Iterator[tuple[str, Cost]]:
-    """Measure what writers record together. Work done in turns has exponent 1 as well."""
+    """Measure writers that record at the same time. If they wait for one another, the exponent is 1 as well."""
     command = [sys.executable, "-m", "benchmarks.scale", "--record"]
     paths = {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "DVC_ROOT": str(folder)}
-    watched([*command, "0"], folder, paths)  # makes the store
+    watched([*command, "0"], folder, paths)  # creates the store before the measurement
     both = " & ".join(f"'{command[0]}' -m benchmarks.scale --record {n + 1}" for n in range(number))
-    yield f"{RUNS} runs of {POINTS} points a writer", watched(["sh", "-c", f"{both} & wait"], folder, paths)
+    yield f"{RUNS} runs of {POINTS} points per writer", watched(["sh", "-c", f"{both} & wait"], folder, paths)
 
 
 def trials(number: int, folder: Path) -> Iterator[tuple[str, Cost]]:
     command = [sys.executable, "-m", "benchmarks.scale", "--trial", str(number)]
     paths = {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
-    yield "all trials drawn and told", watched([*command, "all"], folder, paths)
-    yield "five trials more", watched([*command, "more"], folder, paths)
-    yield "table, figures, page", watched([*command, "page"], folder, paths)
+    yield "all trials, drawn and given values", watched([*command, "all"], folder, paths)
+    yield "five more trials", watched([*command, "more"], folder, paths)
+    yield "table, figures and page of the search", watched([*command, "page"], folder, paths)
 
 
 def trial(number: int, what: str) -> None:
-    """Run a part of a search without training."""
+    """Run one part of a search without training: draw trials (`all`, `more`) or write the `page`."""
     import optuna
     import pandas as pd
 
@@ -188,7 +190,10 @@ def record(writer: int) -> None:
 
 
 def exponent(costs: Mapping[int, Cost]) -> float:
-    """Return the least-squares slope. The first of three sizes is left out, because Python's start hides the growth."""
+    """Return the least-squares slope of log CPU seconds over log size.
+
+    With three sizes or more, the first is ignored: at this size the start of Python hides the growth.
+    """
     sizes = sorted(costs)[1 if len(costs) > 2 else 0 :]
     x, y = [math.log(size) for size in sizes], [math.log(costs[size].cpu) for size in sizes]
     mean_x, mean_y = sum(x) / len(x), sum(y) / len(y)

@@ -1,9 +1,10 @@
 """Compare output layers for large vocabularies with the full softmax: `python -m benchmarks.softmaxes`.
 
-Trains the LSTM of study softmaxes with each output layer, at 10,000 and at 100,000 words, in steps of 32 rows of 32
-tokens with AdamW. Tokens are drawn by Zipf's law, from which the layers also draw noise. All layers of a size run in
-turns in one process; the first steps are not counted. Seconds are those of the median step, including the optimizer.
-Peak memory is measured over a few steps in a separate process, minus its memory before the model was built.
+Trains the LSTM of study softmaxes with each output layer, with 10,000 and with 100,000 words, in steps of 32 rows of 32
+tokens with AdamW. Tokens are drawn by Zipf's law, and the layers draw their noise words from the same distribution. For
+each number of words, all layers run in turns in one process; the first steps are not counted. Seconds are those of the
+median step, including the optimizer. Peak memory is measured over a few steps in a separate process, minus the memory
+of this process before the model was built.
 
 The table and the figure, benchmarks/softmaxes.md and .svg, also show the perplexities of study softmaxes.
 """
@@ -47,18 +48,18 @@ from retable.training.optimizers import adamw
 D, BATCH, LENGTH, SAMPLES, TOKENS = 64, 32, 32, 1000, 200_000
 CORPORA = {10_000: "grammar_10k_words", 100_000: "grammar_100k_words"}  # number of words: corpus of study softmaxes
 RESULTS = Path("studies/softmaxes/results/perplexity.csv")
-HEAD = "| words | layer | test perplexity | seconds a step | speed | MiB |\n|---:|---|---:|---:|---:|---:|"
-ABOUT = """Perplexity is a word's, on the test text of study softmaxes (`studies/softmaxes/results/`), with the 95 %
-interval of a bootstrap over documents: in evaluation each layer gives all words a probability, adding up to 1. A step
-is 32 rows of 32 tokens of an LSTM of 64 with AdamW, whose update of the two tables is part of the seconds of each
-layer; speed is in times the full softmax's, in the same run. MiB is the peak of a few steps in a process of their
-own."""
+HEAD = "| words | layer | test perplexity | seconds per step | speed | memory, MiB |\n|---:|---|---:|---:|---:|---:|"
+ABOUT = """Perplexity is per word on the test text of study softmaxes (`studies/softmaxes/results/`), with 95 %
+bootstrap intervals over documents. In evaluation, the probabilities of all words sum to 1 with each layer. A step is
+32 rows of 32 tokens of an LSTM of width 64 with AdamW. The seconds include the optimizer's update of the input and
+output tables. Speed is relative to the full softmax in the same run. Memory is the peak of a few steps in a separate
+process."""
 PAGE = Path(__file__).with_suffix(".md")
 ACROSS, DOWN, RADIUS = 340, 220, 5  # width and height of a panel, and radius of a point, in pixels
 
 
 class Layer(NamedTuple):
-    """An output layer: its system in study softmaxes, its class, and its settings by number of words."""
+    """An output layer: its system in study softmaxes, its class, and a function from number of words to settings."""
 
     system: str
     kind: Callable[..., CausalLM]
@@ -122,9 +123,9 @@ def peak_mib(name: str, words: int, threads: int) -> float:
 
 
 def measured(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Yield one row per size and layer: words, layer, seconds per step, relative speed, peak MiB.
+    """Yield one row per number of words and layer.
 
-    Speed is relative to the full softmax.
+    A row has the seconds per step, the speed relative to the full softmax, and the peak memory in MiB.
     """
     names = ["full softmax", *(name for name in arguments.systems if name != "full softmax")]
     for words in arguments.words:
@@ -144,9 +145,9 @@ def measured(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def perplexities(path: Path) -> dict[tuple[int, str], tuple[float, str]]:
-    """Read the mean test perplexity per word of study softmaxes, with its interval, by words and layer.
+    """Read the test perplexities of study softmaxes: mean and interval, by number of words and layer.
 
-    Empty if the study has not run.
+    The result is empty if the study has not run.
     """
     if not path.exists():
         return {}
@@ -162,11 +163,11 @@ def perplexities(path: Path) -> dict[tuple[int, str], tuple[float, str]]:
 
 
 def figure(rows: pd.DataFrame) -> Figure:
-    """Draw one panel per vocabulary size: perplexity by seconds per step, one point per layer."""
+    """Draw one panel per vocabulary size, with one point per layer: seconds per step and perplexity."""
     panels = []
     for i, (words, part) in enumerate(rows.groupby("words")):
-        x = Scale.over("seconds a step, log scale", part["seconds"], is_log=True, margin=0.6)
-        y = Scale.over("test perplexity a word, log scale" * (i == 0), part["perplexity"], is_log=True, margin=0.1)
+        x = Scale.over("seconds per step, log scale", part["seconds"], is_log=True, margin=0.6)
+        y = Scale.over("test perplexity per word, log scale" * (i == 0), part["perplexity"], is_log=True, margin=0.1)
         points = alt.Chart(significant(part.assign(side=sides(part, x, y)))).encode(x.x("seconds"), y.y("perplexity"))
         tooltip = [alt.Tooltip("layer:N"), alt.Tooltip("seconds:Q"), alt.Tooltip("perplexity:Q"), alt.Tooltip("mib:Q")]
         layers = [
@@ -181,7 +182,7 @@ def figure(rows: pd.DataFrame) -> Figure:
 
 
 def sides(points: pd.DataFrame, x: Scale, y: Scale) -> list[str]:
-    """Return the alignment of each point's name: left, unless it would cover another point."""
+    """Return how the name of each point is aligned: "left", or "right" if the name would cover another point."""
     across, down = x.pixels(points["seconds"], ACROSS), y.pixels(points["perplexity"], DOWN)
     ends = across + points["layer"].map(text_width).to_numpy()
     return [
@@ -211,7 +212,7 @@ def main() -> None:
     page = ["# Output layers for large vocabularies", made, "\n".join([HEAD, *lines]), ABOUT]
     if published:
         write_figure(figure(pd.DataFrame(rows)), PAGE.with_suffix(".svg"))
-        page.append(f"![Perplexity by the seconds of a step]({PAGE.stem}.svg)")
+        page.append(f"![Perplexity and seconds per step of each layer]({PAGE.stem}.svg)")
     PAGE.write_text("\n\n".join(page) + "\n", encoding="utf-8")
 
 

@@ -1,8 +1,8 @@
 """List the costs of a study by stage: python -m benchmarks.stages [--study history] [--output FILE]
 
 Reads the records of the study's cells that were made on this machine (`make repro STUDY=...`). "Start" is the time from
-the start of the process to the work, including loading of Python and libraries; "training" is the training loop with
-its validations. DVC's time between stages is the wall time of `make repro` minus the sum.
+the start of the process to its work; Python and libraries are loaded in this time. "Training" is the training loop,
+including its validations. The wall time of `make repro` minus the total of start and work is DVC's time between stages.
 """
 
 import argparse
@@ -33,14 +33,14 @@ def main() -> None:
 
     start, work, training = (sum(row[i] for row in rows) for i in (1, 2, 3))
     made = f"`python -m benchmarks.stages`, on {', '.join(sorted(machines))}."
-    lines = [f"# What study {arguments.study} costs", "", made, ""]
-    lines += ["| stage | start, s | work, s | of which training, s | peak, MiB |", "|---|---:|---:|---:|---:|"]
+    lines = [f"# Seconds and memory of study {arguments.study}", "", made, ""]
+    lines += ["| stage | start, s | work, s | training (in work), s | peak, MiB |", "|---|---:|---:|---:|---:|"]
     lines += [f"| {name} | {s:.1f} | {w:.1f} | {t:.1f} | {memory} |" for name, s, w, t, memory in rows]
     peak = max(row[4] for row in rows)
     lines.append(f"| **{len(rows)} stages** | **{start:.0f}** | **{work:.0f}** | **{training:.0f}** | **{peak}** |")
     share = 1 - training / (start + work)
-    lines += ["", f"Not training: {start + work - training:.0f} of {start + work:.0f} seconds, {share:.0%}. "]
-    lines[-1] += f"Start of a stage, median: {median(row[1] for row in rows):.2f} s."
+    lines += ["", f"Not in training: {start + work - training:.0f} of {start + work:.0f} seconds, {share:.0%}. "]
+    lines[-1] += f"Median time to start a stage: {median(row[1] for row in rows):.2f} s."
     text = "\n".join(lines) + "\n"
     print(text)
     if output:

@@ -4,11 +4,12 @@ Trains on the chunks of CoNLL-2000 in IOB2 with the sizes of recipe taggers/bils
 2015), or words and a convolution over their characters (Ma and Hovy 2016). The peer is the usual implementation: random
 batches padded to their longest sentence, a packed bidirectional nn.LSTM, and the CRF of pytorch-crf, a loop over time
 with autograd; every word of a batch is convolved. Our side uses batches of similar length. Sentences, sizes, batch
-size, optimizer and clipping are the same, and with the same weights so is the loss (tests/benchmarks/test_tagging.py).
-Both sides run in turns in one process, including batches and optimizer; speed is all words over all seconds, without
-the first steps.
+size, optimizer and clipping are the same. With the same weights, both sides have the same loss
+(tests/benchmarks/test_tagging.py). Both sides run in turns in one process, and the times include batches and optimizer.
+Speed is all words divided by all seconds, without the first steps.
 
-The data are in RETABLE_DATA, by default `data`. Otherwise sentences are drawn with lengths distributed as CoNLL-2000's.
+The data are in the folder that RETABLE_DATA names, by default `data`. Without them, random sentences are drawn whose
+lengths are distributed as in CoNLL-2000.
 """
 
 import argparse
@@ -45,7 +46,7 @@ class Data(NamedTuple):
 
 
 def chunks(path: Path) -> Data:
-    """Read the sentences of a file of columns, or draw as many if there is no file."""
+    """Read the sentences of a file in columns. If the file does not exist, draw as many random sentences."""
     sentences = read_tagged(path) if path.exists() else drawn(8936)
     words = {
         word: i for i, word in enumerate(dict.fromkeys(["", *(word for each in sentences for word in each.words)]))
@@ -86,7 +87,7 @@ class PlainCRF(nn.Module):
         self.transitions = nn.Parameter(torch.empty(n_tags, n_tags).uniform_(-0.1, 0.1))
 
     def forward(self, emissions: Tensor, tags: Tensor, mask: Tensor) -> Tensor:
-        """Return the mean log-likelihood per token, from (T, B, K), (T, B) and (T, B)."""
+        """Return the mean log-likelihood per token, from emissions (T, B, K), tags (T, B) and mask (T, B)."""
         return (self.numerator(emissions, tags, mask.float()) - self.normalizer(emissions, mask)).sum() / mask.sum()
 
     def numerator(self, emissions: Tensor, tags: Tensor, mask: Tensor) -> Tensor:
@@ -107,7 +108,7 @@ class PlainCRF(nn.Module):
 
 
 class PlainTagger(nn.Module):
-    """The peer's tagger. `spelling` (W, L) has the characters of all words; None reads no characters."""
+    """The peer's tagger. `spelling` (W, L) has the characters of all words; with None, no characters are read."""
 
     def __init__(self, n_words: int, n_tags: int, spelling: Tensor | None):
         super().__init__()
@@ -121,7 +122,7 @@ class PlainTagger(nn.Module):
         self.dropout, self.linear, self.crf = nn.Dropout(DROPOUT), nn.Linear(D_MODEL, n_tags), PlainCRF(n_tags)
 
     def forward(self, ids: Tensor, tags: Tensor, lengths: Tensor) -> Tensor:
-        """Return the loss, from (B, T), (B, T) and (B,)."""
+        """Return the loss, from ids (B, T), tags (B, T) and lengths (B,)."""
         inputs = self.embedding(ids)
         if self.spelling is not None:
             spelling = self.spelling[ids]
@@ -138,7 +139,7 @@ class PlainTagger(nn.Module):
 
 class Side(NamedTuple):
     module: nn.Module
-    loss: Callable[[int], tuple[Tensor, int]]  # step to its loss and number of words
+    loss: Callable[[int], tuple[Tensor, int]]  # maps a step to its loss and its number of words
 
 
 def ours(data: Data, system: str, batch_size: int) -> Side:
@@ -148,7 +149,7 @@ def ours(data: Data, system: str, batch_size: int) -> Side:
         if system == "words"
         else BiLSTMTagger(len(data.words), data.words, d_character=D_CHARACTER, filters=[(WIDTH, FEATURES)], **sizes)
     )
-    objective = Tagging(model, data.tags, dropout=0.0, crf=True)  # the model drops its outputs
+    objective = Tagging(model, data.tags, dropout=0.0, crf=True)  # dropout 0: the model applies dropout to its outputs
     batches = Bucketed(encoded(data.examples), batch_size, seed=1)
 
     def loss(step: int) -> tuple[Tensor, int]:
@@ -174,7 +175,7 @@ def theirs(data: Data, system: str, batch_size: int) -> Side:
 
 
 def steps(side: Side, trained: list[int]) -> Iterator[None]:
-    """Yield after each step, and append its number of words to `trained`."""
+    """Train, and yield after each step; append the step's number of words to `trained`."""
     optimizer = adamw(side.module, lr=4e-3, weight_decay=0.01)
     side.module.train()
     for step in count():

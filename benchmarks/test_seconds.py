@@ -1,8 +1,8 @@
 """Measure the seconds of each test file: python -m benchmarks.test_seconds [--output FILE] [ARGUMENTS OF PYTEST]
 
 Runs the tests that `make test` selects, with one worker per core, and writes benchmarks/test_seconds.md. This module is
-also the pytest plugin that measures the wall time of each test with its fixtures, and the CPU time of its worker.
-Processes that a test starts count in the CPU time once they have ended.
+also the pytest plugin that measures, for each test with its fixtures, the wall time and the CPU time of the pytest
+worker. The CPU time includes processes that a test started, if they have ended.
 """
 
 import argparse
@@ -21,12 +21,12 @@ from typing import Any
 
 import pytest
 
-FOLDER = "RETABLE_TEST_SECONDS"  # names the folder into which workers write their measurements
+FOLDER = "RETABLE_TEST_SECONDS"  # environment variable: the folder into which workers write their measurements
 PAGE = Path(__file__).with_suffix(".md")
 SELECTION = "not chaos and not cluster and not matrix and not long and not site"
 WORKERS = ["-n", "logical", "--maxprocesses", "8", "--dist", "loadfile", "--no-loadscope-reorder"]
-SHOWN = 60  # files
-_measured: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0])  # by file: clock, processor, tests
+SHOWN = 60  # number of files in the table
+_measured: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0])  # by file: wall seconds, CPU seconds, tests
 
 
 def processor() -> float:
@@ -62,9 +62,9 @@ def page(rows: dict[str, list[float]], clock: float, used: float, command: str) 
     lines = [
         "# Seconds of the tests",
         f"`{command}`, {datetime.date.today()}, on\n{machine(len(os.sched_getaffinity(0)))}.",
-        f"{tests:,} tests in {len(rows)} files took {clock:.0f} s on the clock and {used:.0f} s of processors. The "
+        f"{tests:,} tests in {len(rows)} files took {clock:.0f} s of wall time and {used:.0f} s of CPU time. The "
         f"{SHOWN} files with\nthe most seconds:",
-        "| file | seconds | processor seconds of its worker | tests |\n|---|---:|---:|---:|\n"
+        "| file | seconds | CPU seconds of the worker | tests |\n|---|---:|---:|---:|\n"
         + "\n".join(f"| {name} | {row[0]:.1f} | {row[1]:.1f} | {row[2]:.0f} |" for name, row in files[:SHOWN]),
     ]
     return "\n\n".join(lines) + "\n"

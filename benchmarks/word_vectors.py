@@ -1,10 +1,11 @@
 """Compare speed and quality of word vectors with gensim: `python -m benchmarks.word_vectors`.
 
-gensim is in the extra `dev`, which `make env` installs. Both sides train on the lines of the built-in corpus, which are
-generated, with the same settings, in turns: 100 dimensions, window 5, 5 negatives, sub-sampling 1e-3, linear decay from
-0.025 for skip-gram and 0.05 for fastText. CBOW starts from 0.05 in gensim and 0.15 here, because here the gradient is
-divided among the window's words. Words per second are words of the text times epochs over the wall time of training,
-ours through the Lightning module. Quality is the accuracy on the grammar's analogies by 3CosAdd, in percent.
+gensim is in the extra `dev`, which `make env` installs. Both sides train in turns on the generated lines of the
+built-in corpus, with the same settings: 100 dimensions, window 5, 5 negatives, sub-sampling 1e-3. Learning rates decay
+linearly, from 0.025 for skip-gram and 0.05 for fastText. CBOW starts at 0.05 in gensim and at 0.15 in Retable, because
+Retable divides the gradient among the words of the window. Words per second are the words of the text times epochs,
+divided by the wall time of training. Our side runs through the Lightning module. Quality is the accuracy on the
+analogies of the built-in grammar with 3CosAdd, in percent.
 """
 
 import argparse
@@ -44,7 +45,7 @@ BUCKETS = 200_000
 
 
 class Text:
-    """Lines of words as in corpus=grammar, and the same as ids with a line end (id 0) after each."""
+    """The lines of words of corpus=grammar, and the same text as ids, with a line end (id 0) after each line."""
 
     def __init__(self, grammar: Grammar):
         documents = until(1_000_000, grammar.documents(1, "train"))
@@ -59,7 +60,7 @@ class Text:
 
 
 def ours(text: Text, system: str, output: str, threads: int, epochs: int, seed: int) -> tuple[float, np.ndarray]:
-    """Train our vectors. Return the seconds of training, and the vectors of all words except the line end."""
+    """Train with Retable. Return the seconds of training, and the vectors of all words except the line end."""
     torch.manual_seed(seed)
     model = MODELS[system](text.words, 100, **({"buckets": BUCKETS} if system == "fastText" else {}))
     if output == "negative sampling":
@@ -80,7 +81,7 @@ def ours(text: Text, system: str, output: str, threads: int, epochs: int, seed: 
 
 
 def gensims(text: Text, system: str, output: str, threads: int, epochs: int, seed: int) -> tuple[float, np.ndarray]:
-    """Train gensim's vectors. Return the seconds, and the vectors in our order."""
+    """Train with gensim. Return the seconds of training, and the vectors in the order of `text.words`."""
     kind = GensimFastText if system == "fastText" else Word2Vec
     hierarchical = output != "negative sampling"
     model = kind(
@@ -101,7 +102,7 @@ def ratios(arguments: argparse.Namespace) -> Iterator[Ratio]:
     text, questions = Text(grammar), analogies(grammar.lexicon)
     for system in arguments.systems:
         for output in arguments.outputs:
-            ours(text, system, output, most_threads, 0.001, 1)  # compile
+            ours(text, system, output, most_threads, 0.001, 1)  # compiles the loops before the measurement
             for threads in range(1, most_threads + 1):
                 speeds: list[list[float]] = [[], []]
                 accuracies: list[list[float]] = [[], []]
@@ -111,10 +112,10 @@ def ratios(arguments: argparse.Namespace) -> Iterator[Ratio]:
                         speeds[place].append(text.n_words * arguments.epochs / seconds)
                         metrics = analogy_accuracy(vectors, text.words[1:], questions)
                         accuracies[place].append(100 * metrics["analogies/total/accuracy"])
-                quality = " against ".join("{:.1f} ± {:.1f}".format(*mean_std(each)) for each in accuracies)
+                quality = ", peer ".join("{:.1f} ± {:.1f} %".format(*mean_std(each)) for each in accuracies)
                 yield Ratio(
                     f"{system}, {output}, {threads} thread{'s' * (threads > 1)}", "gensim", "words/s",
-                    *map(float, map(np.median, speeds)), f"analogies {quality} %",
+                    *map(float, map(np.median, speeds)), f"analogies {quality}",
                 )  # fmt: skip
 
 

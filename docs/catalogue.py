@@ -1,4 +1,4 @@
-"""Facts of each system for the site, from docs/systems.yaml, conf/, studies/ and src/."""
+"""Collect the facts about each system that the site shows, from docs/systems.yaml, conf/, studies/ and src/."""
 
 import ast
 import csv
@@ -22,12 +22,12 @@ from retable.planning.study import read_study
 
 ROOT = Path(__file__).parent.parent
 GROUPS = ("recipe", "tokenizer", "objective", "corruption", "task", "benchmark", "decoding", "adaptation")
-STAGES = ("mix", "scaling")  # root files whose comments name an id
-_SHARED_PACKAGES = ("corpora", "data", "grammar", "training")  # packages that configurations name for many systems
+STAGES = ("mix", "scaling")  # files in conf/ itself whose comments contain the id of a system
+_SHARED_PACKAGES = ("corpora", "data", "grammar", "training")  # shared by many systems, so not listed as code of one
 _IDS = re.compile(r"[A-J]\d+[a-z]?(?:(?:, | with )[A-J]\d+[a-z]?)*(?=\W)")
 _SYSTEMS = re.compile(r"Systems?\s(.*?)\sof\sdocs/systems\.yaml", re.DOTALL)
 
-# The headline number of each table: its name, the metrics that provide it, and its scale.
+# For each table: the name of its headline number, the metrics of which the first available one is shown, and a factor.
 HEADLINES: Mapping[str, tuple[str, tuple[str, ...], float]] = {
     "perplexity": ("perplexity a word", ("test/perplexity_word", "validation/perplexity_word"), 1),
     "directions": ("perplexity a word", ("test/perplexity_word",), 1),
@@ -53,7 +53,7 @@ _UNTRAINED = ("perplexity", "directions", "held_out", "analogies", "unseen_words
 
 @dataclass(frozen=True)
 class Check:
-    """A claim of a kind, and the tests that support it: files in tests/ and functions in them."""
+    """A claim about correctness, its kind of check, and the tests that support it, as `file::function` in tests/."""
 
     kind: str
     claim: str
@@ -63,7 +63,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Setting:
-    """A file of conf/: its choice (`recurrent/lstm`) of a group, the ids that its comment names, and the comment."""
+    """A file of conf/: its group, its name there (`recurrent/lstm`), its comment, and the system ids in the comment."""
 
     group: str
     choice: str
@@ -77,7 +77,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Number:
-    """A row of a table of a study, in the units of the table."""
+    """A row of a results table of a study; its numbers are text, in the units of the table."""
 
     study: str
     table: str
@@ -93,7 +93,7 @@ class Number:
 
 @dataclass
 class System:
-    """A row of docs/systems.yaml, with what the project has of it."""
+    """A system of docs/systems.yaml, with its settings, code, checks, studies and numbers."""
 
     entry: Mapping[str, Any]
     settings: list[Setting] = field(default_factory=list)
@@ -128,7 +128,7 @@ def read_systems() -> list[dict[str, Any]]:
 
 
 def read_checks() -> list[Check]:
-    """Read the checks of docs/systems.yaml: first those of systems, then the others."""
+    """Read the checks of docs/systems.yaml: first the checks listed under systems, then all other checks."""
     systems = [system for family in read_systems() for system in family["systems"]]
     listed = [(entry, [system["id"]]) for system in systems for entry in system.get("checks", ())]
     listed += [(entry, []) for entry in _listed()["checks"]]
@@ -140,7 +140,7 @@ def read_checks() -> list[Check]:
 
 
 def comment_of(path: Path) -> str:
-    """Return the first comment of a configuration without the `@package` line."""
+    """Return the first comment of a configuration, without its `@package` line."""
     lines = path.read_text(encoding="utf-8").splitlines()
     lines = [line for line in lines if not line.startswith("# @package")]
     count = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
@@ -150,8 +150,8 @@ def comment_of(path: Path) -> str:
 def ids_of(comment: str) -> tuple[str, ...]:
     """Find the ids of systems in a comment or docstring.
 
-    They come first (`F5 with D1: …`, `B3, B7, of 200 dimensions: …`) or in a sentence `Systems C3 and C4 of
-    docs/systems.yaml.`
+    The ids are at the start (`F5 with D1: …`, `B3, B7, of 200 dimensions: …`) or in a sentence such as `Systems C3
+    and C4 of docs/systems.yaml.`
     """
     ids = _SYSTEMS.search(comment) or _IDS.match(comment)
     return tuple(re.findall(r"[A-J]\d+[a-z]?", ids[0])) if ids else ()
@@ -167,7 +167,7 @@ def read_settings(conf: Conf) -> list[Setting]:
 
 
 def table_of_systems(page: str) -> str:
-    """Return the systems of a family, with the settings that choose them, as a Markdown table."""
+    """Return a Markdown table of the systems of a family, with the settings that choose each system."""
     (family,) = (each for each in read_systems() if each["page"] == page)
     settings = read_settings(Conf(ROOT / "conf"))
     lines = ["| system | settings |", "|---|---|"]
@@ -184,7 +184,7 @@ def table_of_systems(page: str) -> str:
 
 
 class Catalogue:
-    """Every system with its settings, code, checks, studies and numbers."""
+    """All systems, each with its settings, code, checks, studies and numbers."""
 
     def __init__(self) -> None:
         self.conf = Conf(ROOT / "conf")
@@ -209,7 +209,7 @@ class Catalogue:
 
     @property
     def settings(self) -> list[Setting]:
-        """Return the configurations whose comments contain an id."""
+        """Return the configurations whose comments contain the id of a system."""
         return [setting for setting in self.configurations if setting.ids]
 
     @cached_property
@@ -217,11 +217,11 @@ class Catalogue:
         return read_settings(self.conf)
 
     def content(self, setting: Setting) -> dict[str, Any]:
-        """Return the content of a configuration and of those that it inherits from."""
+        """Return the content of a configuration, merged with the configurations that it inherits from."""
         return self.conf.read(setting.group or ".", setting.choice)
 
     def ran_in(self, setting: Setting) -> list[str]:
-        """Return the studies that have run a cell of a configuration."""
+        """Return the names of the studies that have run a cell with this configuration."""
 
         def is_of(cell: Cell) -> bool:
             recipe = cell.settings.get("recipe") if setting.group != "tokenizer" else None  # a cell's own is in _makes
@@ -232,7 +232,10 @@ class Catalogue:
 
     @cached_property
     def _cells_run(self) -> dict[str, list[Cell]]:
-        """Return, by study with results, the cells in its committed `dvc.lock` or with systems in its tables."""
+        """Return the cells that have run, for each study with results.
+
+        A cell has run if it is in the study's committed `dvc.lock`, or if its system is in a table of the study.
+        """
         by_name: dict[str, list[Cell]] = defaultdict(list)
         for name, study in self._studies.items():
             tables = [_rows(path) for path in (STUDIES / name / "results").glob("*.csv")]
@@ -246,16 +249,16 @@ class Catalogue:
         return by_name
 
     def missing_input(self, setting: Setting) -> str:
-        """Return what a configuration needs to run, from study gallery; "" if it lacks nothing."""
+        """Return the missing input of a configuration, as listed in study `gallery`; "" if nothing is missing."""
         return str(self.missing_inputs.get(setting.group, {}).get(setting.choice.rpartition("/")[2], ""))
 
     @property
     def missing_inputs(self) -> Mapping[str, Mapping[str, str]]:
-        """Return what configurations need to run, by group and name, from study gallery."""
+        """Return the missing inputs of configurations by group and name, as listed in study `gallery`."""
         return self._studies["gallery"].reported["lacks"]
 
     def _code(self, system: System) -> list[str]:
-        """List modules whose docstrings name the id, what its configurations name, and what docs/systems.yaml adds."""
+        """List a system's code: modules with its id, classes of its configurations, entries of docs/systems.yaml."""
         named = {name for name, ids in self._modules.items() if system.id in ids}
         for setting in system.settings:
             entry = self.content(setting)
@@ -277,7 +280,7 @@ class Catalogue:
         return by_name
 
     def _cells(self, system: System) -> dict[str, list[Cell]]:
-        """Return, by study, the cells that a configuration of the system makes."""
+        """Return, by study, the cells that use a configuration of the system."""
         keep = system.entry.get("stages", ())
 
         def is_of(cell: Cell) -> bool:
@@ -286,7 +289,7 @@ class Catalogue:
         return {name: [*filter(is_of, study.cells.values())] for name, study in self._studies.items()}
 
     def _numbers(self, system: System, study: str, cells: list[Cell]) -> Iterator[Number]:
-        """Return the headline numbers of those cells in a study's tables, and published rows without a run."""
+        """Yield headline numbers of `cells` in a study's tables, and the system's published rows that have not run."""
         if study == "smoke":
             return
         tables = self._tables(study)
@@ -307,14 +310,14 @@ class Catalogue:
             yield from (number for number in numbers if number.runs == 0 and number.system in recipes)
 
     def _kind(self, task: str) -> str:
-        """Return the name of a task in tables: its kind if that has its own table, otherwise its name."""
+        """Return the name of a task in tables: the `kind` of its class if the class has one, otherwise its own name."""
         target = self.conf.read("task", task)["task"]["_target_"]
         if target not in self._kinds:
             self._kinds[target] = self.conf.class_attribute(target, "kind")
         return self._kinds[target] or task
 
     def _tables(self, study: str) -> Mapping[tuple[str, str, str], list[Number]]:
-        """Return the headline numbers of a study by task ("" without a task), corpus and system."""
+        """Return a study's headline numbers by task, corpus and system; a number without a task has task ""."""
         if study not in self._read:
             by_name: dict[tuple[str, str, str], list[Number]] = defaultdict(list)
             for table, (title, metrics, scale) in HEADLINES.items():
@@ -326,14 +329,14 @@ class Catalogue:
 
 
 def _makes(setting: Setting, cell: Cell) -> bool:
-    """Check whether a cell's command contains a configuration; for a tokenizer, whether the cell has its tokens."""
+    """Check whether a cell uses a configuration; only cells of stage `tokenize` count as users of a tokenizer."""
     if setting.group == "tokenizer" and cell.stage != "tokenize":
         return False
     return cell.stage == setting.choice if not setting.group else setting.choice in cell.choices(setting.group)
 
 
 def _targets(entry: Any) -> Iterator[str]:
-    """Yield the classes in a configuration."""
+    """Yield the names of the classes (`_target_`) in a configuration."""
     if isinstance(entry, dict):
         yield from (value for key, value in entry.items() if key == "_target_" and isinstance(value, str))
         for value in entry.values():
@@ -346,7 +349,7 @@ def _targets(entry: Any) -> Iterator[str]:
 def _headlines(
     study: str, path: Path, title: str, metrics: tuple[str, ...], scale: float
 ) -> Iterator[tuple[tuple[str, str, str], Number]]:
-    """Yield the first available metric per task, corpus and system of a table."""
+    """Yield, for each task, corpus and system of a table, the number of the first metric that the table has."""
     rows: dict[tuple[str, str, str], dict[str, dict[str, str]]] = defaultdict(dict)
     for row in _rows(path):
         rows[row["task"], row["corpus"], row["system"]].setdefault(f"{row['split']}/{row['metric']}", row)
@@ -376,7 +379,7 @@ def _headlines(
 
 
 def _shown(row: Mapping[str, str], scale: float, form: str) -> str:
-    """Format a number of a row with its companions, `{mean} ± {std}`, as far as the row has them."""
+    """Format the numbers of a row by a template such as `{mean} ± {std}`; stop at the first number that is missing."""
     shown = ""
     for before, name, _, _ in Formatter().parse(form):
         if not name or not row[name]:
@@ -393,13 +396,13 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 @cache
 def _locked(study: str) -> Collection[str]:
-    """Return the stages in DVC's lock of a study."""
+    """Return the stages in the `dvc.lock` of a study."""
     lock = (ROOT if study == DEFAULT else STUDIES / study) / "dvc.lock"
     return yaml.load(lock.read_text(encoding="utf-8"), yaml.CSafeLoader)["stages"] if lock.exists() else ()
 
 
 @cache
 def functions(path: Path) -> dict[str, ast.FunctionDef]:
-    """Return the functions of a file by their names."""
+    """Return the functions of a Python file, by name."""
     body = ast.parse(path.read_text(encoding="utf-8")).body
     return {each.name: each for each in body if isinstance(each, ast.FunctionDef)}

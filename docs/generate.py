@@ -1,6 +1,6 @@
-"""Generate the pages of the site from other files: systems, checks, costs, results, API, and files as they are.
+"""Generate pages of the site from other files: systems, checks, costs, results, API, and copies of linked files.
 
-mkdocs-gen-files runs it in each build. Its pages exist only in memory.
+mkdocs-gen-files runs this script in each build. The generated pages exist only in memory.
 """
 
 import ast
@@ -13,7 +13,7 @@ import mkdocs_gen_files
 import yaml
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))  # `mkdocs` alone has not the project's folder on its path
+sys.path.insert(0, str(ROOT))  # the command `mkdocs` does not put the project's folder on the path
 
 from docs.catalogue import Catalogue, Check, Number, Setting, System, comment_of, functions  # noqa: E402
 from docs.sources import ASSETS, ROOT_PAGES, Files  # noqa: E402
@@ -24,7 +24,7 @@ INDEX = """# The systems
 Each system has an id, by which files of `conf/` and modules name it. Recipes are the files that train it, checks the
 claims that tests hold it to, numbers the rows that it has in tables of the project's [reports](../results/index.md).
 """
-FEW = 12  # numbers that a system shows without a click
+FEW = 12  # numbers of a system that its page shows without a click
 KINDS = {
     "equations": "Written a second time, from the equations",
     "brute force": "Brute force",
@@ -42,7 +42,7 @@ def write(page: str, text: str) -> None:
 
 
 class Pages:
-    """The generated pages, which share a catalogue of the systems and the files that they lead to."""
+    """The generated pages, which share a catalogue of the systems and a list of the files that they link to."""
 
     def __init__(self) -> None:
         self.catalogue = Catalogue()
@@ -68,9 +68,10 @@ class Pages:
         write("systems/index.md", "\n".join(index) + "\n")
 
     def _shown(self, system: System) -> tuple[str, str]:
-        """Return a study that contains a system, and its result there.
+        """Return a study that contains a system, and the system's result in this study.
 
-        The result is a number, preferably next to a published one and not of toy size; a figure; a table; or its needs.
+        The result is a number, preferably one with a published number, and not from study `gallery`.
+        Without a number, it is a link to a figure or table. Without both, it is the reason why they are missing.
         """
         page = "systems/index.md"
         if system.ran:
@@ -164,7 +165,7 @@ class Pages:
             yield ""
 
     def _table(self, page: str, numbers: Sequence[Number]) -> Iterator[str]:
-        """Return a table without its empty columns."""
+        """Yield the lines of a table of numbers, without its empty columns."""
         columns = {
             "Study": [self._study(page, each.study) for each in numbers],
             "Corpus": [each.corpus for each in numbers],
@@ -183,7 +184,7 @@ class Pages:
         yield from (f"| {' | '.join(row)} |" for row in zip(*columns.values(), strict=True))
 
     def correctness(self) -> None:
-        """Return the page's own text, with the checks of each kind instead of `<!-- checks: kind -->`."""
+        """Write page correctness.md, with each `<!-- checks: kind -->` replaced by the list of checks of this kind."""
 
         def listed(match: re.Match[str]) -> str:
             kind = match[1]
@@ -195,7 +196,7 @@ class Pages:
         write("correctness.md", re.sub(r"<!-- checks: (.*?) -->\n(.*?)<!-- end -->", listed, text, flags=re.DOTALL))
 
     def costs(self) -> None:
-        """Return the page's own text, with each file of benchmarks/ instead of `<!-- include: name -->`."""
+        """Write page costs.md, with each `<!-- include: name -->` replaced by the file benchmarks/name.md."""
 
         def included(match: re.Match[str]) -> str:
             path = f"benchmarks/{match[1]}.md"
@@ -208,7 +209,7 @@ class Pages:
         write("costs.md", re.sub(r"<!-- include: (\w+) -->", included, text))
 
     def _page(self, page: str) -> str:
-        """Return the text of a page of docs/, with its links to files of the project as the site needs them."""
+        """Return the text of a page of docs/; links to files of the project are rewritten for the site."""
         return self.files.rewritten(f"docs/{page}", page, (ROOT / "docs" / page).read_text(encoding="utf-8"))
 
     def results(self) -> None:
@@ -258,7 +259,7 @@ class Pages:
             )
 
     def written(self) -> None:
-        """Write the pages of docs/, whose links to files outside docs/ lead to pages of the site."""
+        """Write the pages of docs/; rewrite their links to files outside docs/ as links to pages of the site."""
         for path in sorted((ROOT / "docs").rglob("*.md")):
             page = path.relative_to(ROOT / "docs").as_posix()
             if page not in ("correctness.md", "costs.md"):
@@ -288,7 +289,7 @@ def about(path: Path) -> str:
 
 
 def plain(text: str) -> str:
-    """Return the text of a comment or docstring with all markup escaped except `code`."""
+    """Return the text of a comment or docstring, with all markup escaped except code in backticks."""
     parts = re.split(r"(`[^`]*`)", text)
     return "".join(part if part[:1] == "`" else re.sub(r"([\\*_\[\]<>|#])", r"\\\1", part) for part in parts)
 

@@ -1,4 +1,4 @@
-"""The scoreboard: each published number with its best run in any study, by published table (docs/scoreboard.md)."""
+"""Make docs/scoreboard.md: each published number with its best run in any study, by published table."""
 
 import json
 import re
@@ -20,12 +20,12 @@ from retable.reporting.names import display_name
 from retable.reporting.results import CELL, ORACLE, read_references
 from retable.reporting.verdicts import MEANINGS, NOT_RUN, UNJUDGED, judged, reproduction
 
-OF = ["of", *CELL[1:]]  # identify a published number; `of` is the system that the number was published for
+OF = ["of", *CELL[1:]]  # columns that identify a published number; `of`: the system that it was published for
 SHARES = ("accuracy", "precision", "recall", "f1", "matthews", "exact_match", "pearson", "spearman", "rouge")
-LACKS = ("no recipe", "needs", "one person")  # how reasons begin that need more than time on two cores
+LACKS = ("no recipe", "needs", "one person")  # a reason with such a beginning needs more than time on two cores
 WIDTH = 128  # characters of a line
 HEADS = ("system", "metric", "verdict", "published", "ours", "seeds", "study", "commit", "cost", "differences")
-RULE = "| :--- | :--- | :--- | ---: | ---: | ---: | :--- | :--- | :--- | --- |"  # aligned columns are not broken
+RULE = "| :--- | :--- | :--- | ---: | ---: | ---: | :--- | :--- | :--- | --- |"  # browsers do not wrap aligned columns
 TITLES = {  # of corpora and tasks
     **{"ptb": "Penn Treebank", "brown": "Brown", "ap_news": "AP News", "lm1b": "One Billion Word", "names": "Names"},
     **{"tinyshakespeare": "Tiny Shakespeare", "answers": "SQuAD", "summaries": "CNN and Daily Mail"},
@@ -36,10 +36,10 @@ METRICS = {"perplexity_word": "PPL/word", "perplexity_token": "PPL/token", "bits
 
 @cache
 def numbers() -> pd.DataFrame:
-    """Return each published number with its best run of all studies, its verdict, and `study`, "" without a run.
+    """Return each published number with its verdict and best run; column `study` has the run's study, "" without a run.
 
-    The best run is of the published recipe rather than of another one; then the one of more seeds; then the one that is
-    better on validation. The test never chooses.
+    A run of the published recipe is better than a run of another recipe. Among equals, more seeds are better, and then
+    a better validation score. Test scores never decide.
     """
     references = read_references()
     references = references.assign(of=references["repeats"].where(references["repeats"] != "", references["system"]))
@@ -65,12 +65,12 @@ def numbers() -> pd.DataFrame:
 
 
 def counted(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the published numbers that count: not those from memory, and no measurements of peer implementations."""
+    """Return the published numbers that count: all except those from memory and our measurements of peer libraries."""
     return frame[~frame["memory"] & ~frame["measured"]]
 
 
 def totals(more: str = "") -> str:
-    """Return the number of published numbers by verdict, as a sentence, followed by `more`."""
+    """Return a sentence with the count of published numbers by verdict, followed by the text `more`."""
     frame = counted(numbers())
     tables = frame.groupby("table")
     reproduced = sum(reproduction(table).reproduced for _, table in tables)
@@ -99,7 +99,7 @@ def scoreboard() -> str:
 
 
 def _summaries(frame: pd.DataFrame) -> Iterator[str]:
-    """Yield a table with a row per published table of which a number was judged."""
+    """Yield the lines of a table with a row for each published table in which at least one number was judged."""
     yield "| published table | published | judged | verdicts | rank correlation | reproduced |"
     yield "| --- | ---: | ---: | --- | ---: | --- |"
     for name, table in counted(frame).groupby("table", sort=False):
@@ -159,7 +159,7 @@ def _metric(row: Mapping[str, Any]) -> str:
 
 
 def _number(row: Mapping[str, Any], value: float, further: int = 0) -> str:
-    """Format a number of a row with its printed digits and some further ones; shares are in percent."""
+    """Format a number with the digits of the published number and `further` more digits; shares are in percent."""
     scale = 100 if row["metric"].startswith(SHARES) else 1
     digits = max(0, round(-log10(2 * row["rounding"])) - (2 if scale == 100 else 0)) + further
     return f"{value * scale:.{digits}f}"
@@ -171,7 +171,7 @@ def _spread(row: Mapping[str, Any], value: float) -> str:
 
 @cache
 def _origin(study: str, runs: str) -> tuple[str, str]:
-    """Return the commit and minutes of runs; without seconds in their records the cost of the study, in words."""
+    """Return the commit and minutes of runs; if a record lacks the seconds, the cost of the whole study, in words."""
     records = _records(STUDIES / study / "records", runs.split()).values()
     commits = sorted({record["commit"][:8] for record in records if record["commit"]})
     commit = ", ".join(commits) or commit_of(STUDIES / study / "results")
@@ -183,7 +183,7 @@ def _origin(study: str, runs: str) -> tuple[str, str]:
 
 
 def _records(folder: Path, cells: Iterable[str]) -> dict[str, Mapping[str, Any]]:
-    """Return how cells and the trainings that they are made from were made, by cell."""
+    """Return, by cell, the key `made` of the records of cells and of the trained cells that they were made from."""
     made: dict[str, Mapping[str, Any]] = {}
     for cell in cells:
         if (path := folder / f"{cell}.json").exists():

@@ -1,6 +1,6 @@
 """Make the screenshots in docs/images from committed files: `make screenshots`.
 
-`made_from.json` has a digest of the inputs of each; a test fails when they have changed.
+`made_from.json` has a digest of the inputs of each screenshot; a test fails if the inputs have changed.
 """
 
 import hashlib
@@ -26,11 +26,11 @@ from pipelines.study.compose import set_study
 ROOT = Path(__file__).parent.parent
 IMAGES = ROOT / "docs/images"
 RECORD = IMAGES / "made_from.json"
-HEIGHT = 900  # pixels of a page that a picture shows
-MAIN = "#figure-main-1 svg"  # the figure after the answer
+HEIGHT = 900  # pixels: height of the browser window, and of a picture of the top of a page
+MAIN = "#figure-main-1 svg"  # the figure that follows the report's answer
 REPORT = ("studies/history/results/report.md", "studies/history/results/*.svg", "src/retable/reporting/templates/*")
 SITE = ("mkdocs.yml", "docs/site.css")
-# by picture: its page, its width in pixels, the part of the page that it shows ("" for the top), and its inputs
+# for each picture: its page, its width in pixels, the part of the page that it shows ("" for the top), and its inputs
 SHOTS = {
     "report": ("report.html", 1280, "", REPORT),
     "report-390": ("report.html", 390, "", REPORT),
@@ -52,7 +52,7 @@ def digest(inputs: tuple[str, ...]) -> str:
 
 
 def make(folder: Path) -> None:
-    """Write all pictures and their record; `folder` gets the pages."""
+    """Write all pictures and their record `made_from.json`; the pages that they show are written to `folder`."""
     (folder / "history").mkdir()
     enter_project("history")
     write_results(set_study(), {}, folder / "history")
@@ -92,7 +92,7 @@ def _picture(browser: Any, path: Path, width: int, part: str) -> bytes:
 
 
 def _write(picture: bytes, path: Path) -> None:
-    """Write a picture with 128 colours, a third of the bytes."""
+    """Write a picture with only 128 colours, which takes a third of the bytes."""
     Image.open(BytesIO(picture)).convert("RGB").quantize(128, dither=Image.Dither.NONE).save(path, optimize=True)
 
 

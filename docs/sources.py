@@ -1,4 +1,4 @@
-"""Links of pages to files of the project: files outside docs/ get a page of the site, or are copied into it."""
+"""Rewrite links from pages to files of the project. A file outside docs/ gets a page of the site or is copied to it."""
 
 import posixpath
 import re
@@ -13,7 +13,7 @@ ASSETS = (".svg", ".png", ".html", ".yaml")  # copied as they are
 
 @dataclass
 class Files:
-    """The files of the project that pages link to, and their places on the site."""
+    """The files of the project that pages link to, and the path of each file on the site."""
 
     root: Path
     linked: set[str] = field(default_factory=set)
@@ -43,9 +43,9 @@ class Files:
         return f"files/{path}" if path.endswith(ASSETS) else f"files/{path.rstrip('/')}.md"
 
     def rewritten(self, source: str, page: str, text: str) -> str:
-        """Return a text of a file of the project, with its links as a page of the site needs them.
+        """Return the text of a file of the project, with its links rewritten for a page of the site.
 
-        A link to nothing stays as it is, for the build to refuse, and so does one to what the site alone has.
+        A link to a missing file is not changed: either only the site has that file, or the build reports the mistake.
         """
 
         def replaced(match: re.Match[str]) -> str:

@@ -26,7 +26,7 @@ README = (
 
 
 def table_of_studies() -> str:
-    """Return the table in Markdown, a row per study; those that never ran come last and say so."""
+    """Return the table in Markdown, with one row per study. Studies that never ran are last."""
     conf = Conf(ROOT / "conf")
     studies = [read_study(conf, file) for file in sorted(STUDIES.glob("*/study.yaml"))]
     rows = sorted((_row(study) for study in studies), key=lambda row: (row["commit"] == "never run", row["study"]))
@@ -65,7 +65,7 @@ def _row(study: Study) -> dict[str, str]:
 
 
 def commit_of(results: Path) -> str:
-    """Return the commit that made most cells of a study, by its report; "" if it never ran."""
+    """Return the commit that made most cells of a study, according to its report; "" if the study never ran."""
     report = results / "report.md"
     text = report.read_text(encoding="utf-8") if report.exists() else ""
     commits = Counter(re.findall(r"\bcommit ([0-9a-f]{7,10})\b", text))

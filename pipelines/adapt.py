@@ -1,4 +1,4 @@
-"""Adapt a trained language model while it reads (dynamic evaluation, neural cache):
+"""Adapt a trained language model while it reads a text (dynamic evaluation, neural cache):
 `python -m pipelines.adapt cell=grammar/lstm-1 adaptation=neural_cache system=lstm_neural_cache`.
 
 The adaptation's settings are chosen on the validation text. The trained cell is unchanged;

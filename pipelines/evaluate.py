@@ -29,10 +29,10 @@ from retable.tasks.table import placed
 def evaluate(cfg: DictConfig) -> None:
     if cfg.vectors:
         source = Path(cfg.vectors)
-        # Every embed cell has its vectors in a file vectors.bin, so the name is taken from the cell's folder.
+        # The vectors of every embed cell are in a file vectors.bin, so the name is taken from the cell's folder.
         name = source.parent.name if source.stem == "vectors" else source.stem
         inputs, cells, seed = [require(source)], [], 0
-        # The default `out` is the cell's name, which is replaced here. An `out` that the user set is kept.
+        # The cell's name, which is the default `out`, is replaced. An `out` that the user set stays unchanged.
         corpus, place = "vectors", cfg.out.replace(cfg.cell, f"vectors/{name}")
         system = load_vectors(source)
     else:

@@ -48,7 +48,7 @@ def finetune(cfg: DictConfig) -> None:
                 rows = test(cfg, learner, split, record)
                 units.setdefault(split, []).append(rows if fold.units is None else rows.assign(unit=fold.units))
             metrics.append(record.metrics)
-        # Metrics of training and overlaps are averaged over folds; the scores are computed from the units of all folds.
+        # Training metrics and overlaps are averaged over folds; scores are computed once, from the units of all folds.
         if len(folds) > 1:
             record.metrics = {name: sum(each[name] for each in metrics) / len(folds) for name in metrics[0]}
             record.extra["folds"] = len(folds)

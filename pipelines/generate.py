@@ -42,7 +42,7 @@ def write(cfg: DictConfig, cell: Path, system: System, path: Path, computed: dic
         cell: folder of the system's cell.
         system: the system.
         path: the file of the system's tokenizer.
-        computed: the devices on which the texts are generated; they are recorded with the costs.
+        computed: the devices on which the texts are generated; these devices are recorded with the costs.
     """
     from retable.generation.fudge import FUDGE
     from retable.inference.writing import Writer

@@ -18,7 +18,7 @@ from retable.planning.study import Study
 
 
 def plan() -> None:
-    """Write the plans of the study's cells and of its report."""
+    """Write the plans of the study's cells and the plan of the study's report."""
     study = set_study()
     shutil.rmtree("outputs/plan", ignore_errors=True)
     with composing():
@@ -33,7 +33,7 @@ def plan() -> None:
 def report_plan(study: Study) -> str:
     """Return, as YAML, everything that a report depends on except its cells.
 
-    The report's code includes the code of tasks and benchmarks, because they define the metrics.
+    The report's code includes the code of tasks and benchmarks, because tasks and benchmarks define the metrics.
     """
     tables = conf().tables()
     chosen = {(group, name) for cell in study.cells.values() for group in MEASURED for name in cell.choices(group)}

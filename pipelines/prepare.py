@@ -15,7 +15,7 @@ from retable.core.settings import build
 from retable.corpora.overlap import text_overlap
 from retable.inference.build import takes_setting
 
-# Matches, in UTF-8, ASCII control characters except white space and separators, and U+0080 to U+009F except NEL.
+# Matches in UTF-8 bytes: ASCII control characters except white space and separators; U+0080 to U+009F except NEL.
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1b\x7f]|\xc2[\x80-\x84\x86-\x9f]")
 
 
@@ -44,7 +44,7 @@ def prepare(cfg: DictConfig) -> None:
 
 
 def _warn_of_control_characters(path: Path, display_name: Path) -> None:
-    """Print the number of lines with control characters, which are rarely intended, and the first such line.
+    """Print how many lines have control characters, which are rarely intended, and the number of the first such line.
 
     The characters stay in the text, so that the text is the same as for other programs that read the corpus.
     """

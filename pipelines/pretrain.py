@@ -26,7 +26,7 @@ def pretrain(cfg: DictConfig) -> None:
 def count(cfg: DictConfig) -> None:
     """Estimate a model from counts, in closed form."""
     if cfg.init != "random":
-        raise UsageError("a count-based model cannot start from other weights; leave init= out")
+        raise UsageError("a count-based model cannot start from other weights; remove init=")
     folder = Path("outputs/tokenize", cfg.tokens)
     inputs = [require(folder / name) for name in ("tokenizer.json", "train.bin")]
     tokenizer = Tokenizer.load(inputs[0])

@@ -1,7 +1,7 @@
 """Write a study's records, tables, figures and report: `python -m pipelines.report` in the study's folder.
 
-The stage first writes `records/` from the cells. Then it renders `results/` from the records only, as `retable report`
-does. With `tries=[CELL,…]`, the report also shows the listed cells, and is written to `work/report/`.
+The stage first writes `records/` from the cells. Then the stage renders `results/` from the records only, as `retable
+report` does. With `tries=[CELL,…]`, the report also shows the listed cells, and is written to `work/report/`.
 """
 
 from pathlib import Path

@@ -1,6 +1,7 @@
 """Measure how the cost of layers grows with their size (`device=cpu`), or fit a scaling law (`scaling=law`).
 
-A scaling law is a formula for a language model's loss, given its number of weights and of training tokens.
+A scaling law is a formula for a language model's loss, given the model's number of weights and the number of training
+tokens.
 """
 
 from pathlib import Path
@@ -40,7 +41,7 @@ def layers(cfg: DictConfig) -> None:
 
 
 def law(cfg: DictConfig) -> None:
-    """Fit the scaling law to measured losses, which a corpus contains; compute standard errors from resamples."""
+    """Fit the scaling law to the measured losses in a corpus; compute standard errors from fits to resampled losses."""
     import pandas as pd
 
     from retable.corpora.loss_points import POINTS
@@ -50,7 +51,7 @@ def law(cfg: DictConfig) -> None:
     points = pd.read_csv(require(folder / POINTS))
     given = points["N"], points["D"], points["loss"]
     with run_folder(cfg, [folder / POINTS], [folder], "scaling_law", cfg.seed, corpus=chosen("corpus")) as record:
-        # As in Besiroglu et al., the fit to each resample starts from the published law.
+        # As in Besiroglu et al., the fit to each resample starts from the law that Hoffmann et al. published.
         laws = resampled_laws(*given, HOFFMANN, cfg.resamples, cfg.seed)
         record.metrics = law_metrics(fit_law(*given), laws)
 

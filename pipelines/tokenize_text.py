@@ -103,14 +103,14 @@ def measure(record: RunFolder, split: str, tokenizer: Tokenizer, totals: dict[st
 def give_back_memory() -> None:
     """Return to the operating system the memory that a tokenizer's trainer has freed.
 
-    Otherwise the C library keeps 300 MB after training on 10 million characters.
+    Without this call, the C library keeps 300 MB after training on 10 million characters.
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
 class Lines:
-    """The lines of a file. The lines can be iterated several times, since WordPiece reads them twice."""
+    """The lines of a file, which can be iterated several times, since WordPiece reads the lines twice."""
 
     def __init__(self, path: Path):
         self.path = path

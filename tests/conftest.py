@@ -13,26 +13,27 @@ from retable.training.signals import CODES
 
 ROOT = Path(__file__).parent.parent
 
-# `make test NAME=value` hands its variables to every make that a test starts, over those of the test's own.
+# `make test NAME=value` would pass its variables to every `make` that a test starts, and override those of the test.
 for name in ("MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS"):
     os.environ.pop(name, None)
 
-# Before torch is imported: threads over tensors of a few numbers wait for one another more than they work
+# This must be set before torch is imported: for tensors of a few numbers, threads wait more than they compute
 # (the tests of models and training took 96 s with two threads on two busy cores, 17 s with one).
 THREADS = int(os.environ.setdefault("OMP_NUM_THREADS", "1"))
 
-# A test's outcome depends neither on how busy the machine is nor on the day's examples.
+# Whether a test passes depends neither on the load of the machine nor on random examples that change each day.
 settings.register_profile("retable", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("retable")
 
 
-LONGEST = {"pipelines", "reporting", "training"}  # folders
+LONGEST = {"pipelines", "reporting", "training"}  # folders whose files take longest
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the folders whose files take longest: short files at the end keep all workers busy.
+    """Start with the folders whose files take longest: short files at the end keep all workers busy.
 
-    One file makes the cells that all workers share. The other files that use them come later, so that no worker waits.
+    One file makes the cells that all workers share. Other files that use these cells come later, so that no worker
+    waits.
     """
     sharing = list(dict.fromkeys(item.path for item in items if "cells" in getattr(item, "fixturenames", ())))
     places = {path: 2 * (path in sharing[1:]) for path in sharing}
@@ -40,7 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def last_of_each(arguments: Sequence[str]) -> list[str]:
-    """Return a command line without the settings that later ones replace, which a stage refuses."""
+    """Return a command line without settings that a later argument sets again; a stage would reject these."""
     names = [re.sub(r"^\+*([^~=]+)=.*", r"\1", each, flags=re.DOTALL) for each in arguments]
     return [
         each
@@ -51,7 +52,7 @@ def last_of_each(arguments: Sequence[str]) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def threads_as_before() -> Iterator[None]:
-    """A test that sets torch's number of threads slows none of those behind it."""
+    """Reset torch's number of threads, so that a test that changes it does not slow down later tests."""
     yield
     torch = sys.modules.get("torch")
     if torch is not None and torch.get_num_threads() != THREADS:
@@ -60,7 +61,7 @@ def threads_as_before() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def signals_as_before() -> Iterator[None]:
-    """A test that has this process listen to signals leaves Ctrl-C to pytest."""
+    """Reset signal handlers, so that Ctrl-C reaches pytest after a test whose code handles signals in this process."""
     before = {number: signal.getsignal(number) for number in CODES}
     yield
     for number, handler in before.items():
@@ -69,7 +70,7 @@ def signals_as_before() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
-    """The folder of real data sets, for tests marked `real`."""
+    """Return the folder of real data sets, for tests marked `real`."""
     folder = Path(os.environ.get("RETABLE_DATA", ROOT / "data"))
     assert folder.is_dir(), f"tests marked `real` need RETABLE_DATA; {folder} is not a folder"
     return folder
@@ -77,7 +78,7 @@ def data_dir() -> Path:
 
 @pytest.fixture
 def bf16() -> None:
-    """For what torch's LSTM does in bf16: it ends in an error on a processor that oneDNN has none for."""
+    """Skip a test of torch's LSTM in bf16 on a CPU for which oneDNN has no such LSTM; torch raises an error there."""
     import torch
 
     if torch.backends.mkldnn.is_available() and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
@@ -86,7 +87,7 @@ def bf16() -> None:
 
 @pytest.fixture(scope="session")
 def browser():
-    """A Chromium without a window, of the system; what needs one is skipped where there is none."""
+    """Start the system's Chromium without a window. Skip the test if there is none."""
     from playwright.sync_api import sync_playwright
 
     names = ("chromium", "chromium-browser", "google-chrome")

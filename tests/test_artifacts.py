@@ -28,7 +28,7 @@ from retable.core.errors import UsageError
 
 @pytest.fixture(autouse=True)
 def project(tmp_path, monkeypatch):
-    """Records are kept for all studies in the project's folder, too."""
+    """Return a project; its folder also has the records of all studies."""
     monkeypatch.setenv("DVC_ROOT", str(tmp_path))
 
 
@@ -101,12 +101,12 @@ def test_a_record_is_that_of_the_making_that_left_the_cell(tmp_path):
     cell.mkdir(parents=True)
     for name in ("metrics.json", "run.json", "model.safetensors"):
         (cell / name).write_text("{}")
-    assert read_record(cell) == {}  # from a cache, or from another machine
+    assert read_record(cell) == {}  # a cell from a cache, or from another machine
     write_record(cell, {"seconds": 1.5})
     assert read_record(cell) == {"seconds": 1.5}
     assert {path.name for path in cell.parent.iterdir()} == {"lstm-1", record_file(cell).name}
 
-    (cell / "metrics.json").write_text('{"loss": 1}')  # such as an older making, out of DVC's run cache
+    (cell / "metrics.json").write_text('{"loss": 1}')  # for example an older result, restored from DVC's run cache
     assert read_record(cell) == {}
     (cell / "metrics.json").write_text("{}")  # the same numbers again
     assert read_record(cell) == {"seconds": 1.5}
@@ -122,9 +122,9 @@ def test_the_commit_is_known_and_whether_the_code_is_as_committed(tmp_path, monk
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("retable.core.artifacts.CHECKOUT", tmp_path)
-    assert git_state() == {"git_commit": None, "git_dirty": None}  # as of an installed package
+    assert git_state() == {"git_commit": None, "git_dirty": None}  # as in an installed package
     git("init")
-    written = ("params.yaml", "studies/ptb/results/table.csv", "notes.txt")  # by the pipeline, and no code
+    written = ("params.yaml", "studies/ptb/results/table.csv", "notes.txt")  # written by the pipeline, or not code
     for name in ("pyproject.toml", "src/code.py", "conf/model.yaml", "studies/ptb/study.yaml", *written[:2]):
         fill(Path(name).parent, Path(name).name)
     git("add", ".")
@@ -134,7 +134,7 @@ def test_the_commit_is_known_and_whether_the_code_is_as_committed(tmp_path, monk
     for name in written:
         Path(name).write_text("other")
     assert git_state() == clean
-    for name in ("src/code.py", "conf/new.yaml", "studies/ptb/study.yaml"):  # changed, and not yet added
+    for name in ("src/code.py", "conf/new.yaml", "studies/ptb/study.yaml"):  # changed or not yet added
         before = Path(name).read_text() if Path(name).exists() else None
         Path(name).write_text("other")
         assert git_state() == clean | {"git_dirty": True}
@@ -188,7 +188,7 @@ def test_a_record_that_was_cut_off_is_read_from_its_copy_or_is_none(tmp_path, mo
 
 @pytest.fixture
 def chain(tmp_path):
-    """Cells one after another, as stages make them from two texts; what each reads, by the cell."""
+    """Return a chain of cells as stages make them from two texts, and by cell what it reads."""
     reads = {
         "prepare/a": ["a.txt", "b.txt"],
         "tokenize/a/word": ["outputs/prepare/a/train.txt"],
@@ -217,14 +217,16 @@ def test_a_text_that_has_changed_is_named_by_all_that_was_made_from_it(place, ch
     read = {"a.txt", "b.txt"} | ({"c.txt"} if place.startswith("evaluate") else set())
     expected = {chain / name for name in changed if name in read}
     makers = {"a.txt": "prepare/a", "b.txt": "prepare/a", "c.txt": "evaluate/a/lstm-1"}
-    for folder in (chain, chain.parent):  # whatever folder the command is given in
+    for folder in (chain, chain.parent):  # in whatever folder the command runs
         monkeypatch.chdir(folder)
         found = changed_inputs([Path(os.path.relpath(chain / "outputs" / place))])
         assert found == {path: makers[path.name] for path in expected}
 
 
 def test_a_cell_that_was_made_again_is_another_input(chain):
-    """What read the cell before is stale, though no text has changed; a missing or damaged cell is passed over."""
+    """Cells that read the earlier cell are stale, although no text has changed; a missing or damaged cell is
+    ignored.
+    """
     cell = chain / "outputs/tokenize/a/word"
     (cell / "train.bin").write_text("other tokens")
     write_digests(cell)

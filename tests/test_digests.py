@@ -35,17 +35,17 @@ def test_digests(tmp_path):
 
 
 def age(path: Path) -> None:
-    """Let a file have been written an hour ago."""
+    """Set the time of a file's last change to an hour ago."""
     stat = path.stat()
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns - 3600 * 10**9))
 
 
 @pytest.fixture
 def read_through(monkeypatch) -> list[str]:
-    """The files that are."""
+    """Return the files that are read completely."""
     read, whole = [], hashlib.file_digest
     monkeypatch.setattr(hashlib, "file_digest", lambda file, kind: (read.append(file.name), whole(file, kind))[1])
-    monkeypatch.setattr(digests, "_TICK", -1)  # the clock of a file system that is as fine as ours
+    monkeypatch.setattr(digests, "_TICK", -1)  # simulates a file system whose clock has the resolution of ours
     return read
 
 
@@ -54,7 +54,7 @@ def test_what_was_not_written_to_is_read_through_once_a_process(read_through):
     path.write_text("one")
     first = digest(path)
     assert digest(path) == first and len(read_through) == 1
-    path.write_text("two")  # of the same length
+    path.write_text("two")  # text of the same length
     age(path)
     assert digest(path) != first and len(read_through) == 2
 
@@ -66,13 +66,13 @@ def test_a_large_file_is_read_through_once_a_project(read_through, monkeypatch):
     for name in ("small", "large"):
         Path(name).write_text("abc" if name == "small" else "abcdef")
     expected = {name: digest(Path(name)) for name in ("small", "large")}
-    digests._known.clear()  # another process
+    digests._known.clear()  # simulates another process
     assert {name: digest(Path(name)) for name in ("small", "large")} == expected
     assert read_through == ["small", "large", "small"]
     Path("large").write_text("ghijkl")
     digests._known.clear()
     assert digest(Path("large")) == hashlib.sha256(b"ghijkl").hexdigest()
-    digests.REMEMBERED.write_text("{")  # then it is read through again
+    digests.REMEMBERED.write_text("{")  # a damaged cache: the file is read completely again
     digests._known.clear()
     assert digest(Path("large")) == hashlib.sha256(b"ghijkl").hexdigest()
     assert [path.name for path in Path("work").iterdir()] == [digests.REMEMBERED.name]

@@ -1,4 +1,4 @@
-"""Imports point one way, and the heavy libraries have one importer each."""
+"""Test that imports point in one direction, and that each heavy library is imported by one package only."""
 
 import ast
 from functools import cache
@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "retable"
-# What each package may import, besides itself and core. What a model is to others, models.base, some may know that know
-# no model.
+# What each package may import, besides itself and core. Some packages that import no model may import models.base, the
+# protocols.
 ALLOWED = {
-    "core": {"objectives"},  # for types alone
+    "core": {"objectives"},  # only for types
     "corpora": {"metrics"},
     "grammar": {"corpora", "metrics"},
     "tokenizers": {"corpora"},
@@ -36,9 +36,9 @@ ONLY_IMPORTER = {
     **dict.fromkeys(("hydra", "omegaconf", "transformers")),
     "lm_eval": "inference",
 }
-COPIED = "modeling_pooled.py"  # goes with an export, to be imported by transformers; nothing here imports it
+COPIED = "modeling_pooled.py"  # is copied into an export, where transformers imports it; nothing here imports it
 PIPELINES = SOURCE.parent.parent / "pipelines"
-# Of each package of pipelines/ those that it may import; the stages are the files directly there.
+# For each package of pipelines/ the packages that it may import; stages are the files directly in pipelines/.
 BELOW: dict[str, tuple[str, ...]] = {
     "config": (),
     "executors": ("config",),
@@ -63,7 +63,7 @@ def imported(path: Path) -> set[str]:
 
 
 def members(path: Path) -> set[str]:
-    """All that a file imports: modules, and what it takes from them, which may be modules."""
+    """Return everything that a file imports: modules, and names from them, which may be modules."""
     froms = [node for node in nodes(path) if isinstance(node, ast.ImportFrom)]
     return {f"{node.module}.{alias.name}" for node in froms for alias in node.names} | imported(path)
 
@@ -106,7 +106,7 @@ def test_imports_of_pipelines_point_down():
 
 @pytest.mark.parametrize(("package", "paths"), [("retable", MODULES), ("pipelines", STAGES)])
 def test_no_imports_go_in_a_circle(package, paths):
-    """Those inside of functions too, by which a circle is only hidden."""
+    """Imports inside functions count too: they only hide a circle."""
     root = SOURCE if package == "retable" else PIPELINES
     names = {".".join((package, *path.relative_to(root).with_suffix("").parts)): path for path in paths}
     graph = {name: names.keys() & members(path) for name, path in names.items()}

@@ -41,7 +41,7 @@ def test_a_block_that_ends_well_takes_the_cells_place():
     fill(PARTIAL, "left by a kill")
     with publish(OUT, PARTIAL, ASIDE) as folder:
         fill(folder, "new")
-        assert files(OUT) == OLD  # until the end, what was there stands
+        assert files(OUT) == OLD  # the old files stay until the end
     assert files(OUT) == NEW
     assert files(BENCH) == []
 
@@ -80,8 +80,10 @@ def test_a_rename_that_the_system_refuses_leaves_the_cell(monkeypatch, number):
 
 
 def killed_at(operation: int) -> int:
-    """The exit code of a process that makes the cell, and ends in place of the file system's operation of this number;
-    0 where there are not so many."""
+    """Make the cell in a process that ends instead of this file-system operation.
+
+    Return its exit code, 0 if there are fewer operations.
+    """
 
     def work() -> None:
         seen = 0
@@ -110,7 +112,9 @@ def killed_at(operation: int) -> int:
     [(True, False), *(pytest.param(*each, marks=LONG) for each in ((False, True), (True, True), (False, False)))],
 )
 def test_a_kill_at_any_operation_loses_no_cell_and_stops_no_later_run(twice, removed):
-    """Between the renames the cell is aside; the next run, whose block here fails, has it back before it begins."""
+    """Between the two renames the cell is moved aside; the next run, whose block fails here, restores it before it
+    begins.
+    """
     operation, seen = 0, set()
     while True:
         shutil.rmtree("outputs", ignore_errors=True), shutil.rmtree("work", ignore_errors=True)
@@ -166,7 +170,7 @@ def test_only_a_cell_is_replaced_and_only_by_itself():
     check_owner(OUT, FACTS)
     write_digests(OUT)
     (OUT / "model.safetensors").unlink()
-    check_owner(OUT, FACTS)  # a damaged cell is made anew
+    check_owner(OUT, FACTS)  # a damaged cell may be made again
 
     another = refused(OUT, FACTS | {"system": "kn5", "seed": 2})
     assert another.startswith(
@@ -188,7 +192,7 @@ def test_only_a_cell_is_replaced_and_only_by_itself():
 
 
 def in_another(work) -> str:
-    """What a fork is refused with."""
+    """Return the message with which a fork is refused."""
     ours, theirs = get_context("fork").Pipe()
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""Settings against signatures: what a part is built of, and what is refused, by the setting's name."""
+"""Test settings against signatures: how parts are built, and errors that name the setting."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
@@ -147,7 +147,7 @@ EVIL = [
 
 @pytest.fixture(scope="module")
 def lstm_cell(tmp_path_factory):
-    """A cell as a stage leaves it."""
+    """Return a cell in the format of a stage."""
     from retable.tokenizers.word import train
     from retable.training.weights import save_weights
 

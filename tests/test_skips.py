@@ -1,4 +1,6 @@
-"""What tests skip where a library is missing is installed by `make env`: a comparison that never runs is none."""
+"""Test that `make env` installs every library without which tests are skipped; otherwise some comparisons would
+never run.
+"""
 
 import ast
 import re
@@ -7,12 +9,12 @@ from pathlib import Path
 TESTS = Path(__file__).parent
 LOCK = (TESTS.parent / "requirements.lock").read_text(encoding="utf-8")
 LOCKED = {re.sub(r"[-_.]+", "-", name).lower() for name in re.findall(r"^([\w.-]+)==", LOCK, re.MULTILINE)}
-# Of modules that are called otherwise.
+# Modules whose package has another name.
 DISTRIBUTIONS = {"sklearn": "scikit-learn", "lm_eval": "lm-eval", "rouge_score": "rouge-score"}
 
 
 def skipped() -> list[str]:
-    """The first names of the modules that some test asks for by `importorskip`."""
+    """Return the first names of the modules that tests request with `importorskip`."""
     names = set()
     for path in TESTS.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

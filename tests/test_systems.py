@@ -1,4 +1,4 @@
-"""Each kind of system is what the plan takes it for when it says which benchmarks it can answer."""
+"""Test that the plan knows, for each kind of system, which benchmarks it supports."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def causal():
     return NeuralLM(CausalLM(GRU(V, 4, 1, 0.0, 0.1), V, False, True, "mean"), Carried(1), TOKENIZER.boundary)
 
 
-SYSTEMS = {  # what makes it, what its recipe says, and what else it is that no benchmark asks for
+SYSTEMS = {  # how to make it, its recipe's settings, and its classes that no benchmark requires
     "n-grams": (lambda: KneserNey(V, 2, 0), {"stage": "pretrain", "objective": None}, {"PredictiveModel"}),
     "cache": (lambda: UnigramCache(V, 3), {"stage": "pretrain", "objective": None}, {"PredictiveModel"}),
     "recurrent": (causal, {"stage": "pretrain", "scorer": {"rows": 1}}, set()),
@@ -61,7 +61,7 @@ SYSTEMS = {  # what makes it, what its recipe says, and what else it is that no 
         {"stage": "pretrain", "objective": None},
         {"MixedSystem"},
     ),
-    # What the plan takes a mixture and these for has no recipe: it is what a counted model answers.
+    # A mixture and the systems below have no recipe; the plan treats them like counted models.
     "cached": (lambda: CachedLM(causal(), 3, 0.1, 0.1), {"stage": "pretrain", "objective": None}, {"AdaptedSystem"}),
     "learning": (
         lambda: LearningLM(causal(), 3, 0.1, 0.1),

@@ -1,4 +1,4 @@
-"""Devices for the stages that use trained systems, set by the group `trainer`."""
+"""Devices on which stages run trained systems, as set by the config group `trainer`."""
 
 import contextlib
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from retable.core.systems import AdaptedSystem, MixedSystem, System, TrainedSyst
 def on_devices(cfg: DictConfig, *systems: System) -> Iterator[dict[str, Any]]:
     """Move the trained parts of systems to the device that `cfg.trainer` selects, until the block ends.
 
-    Count-based models stay on the CPU, in one process.
+    Count-based models always run on the CPU, in one process.
 
     Yields: the accelerator and the number of devices, for the cell's record.
     """

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 class Start(NamedTuple):
     inputs: list[Path]
-    drawn: list[str]  # parameters that stay randomly initialised, while others get pretrained weights
+    drawn: list[str]  # parameters that stay randomly initialised, while other parameters get pretrained weights
 
 
 def initialise(
@@ -41,11 +41,11 @@ def initialise(
         cfg: configuration of finetune; `init`, `frozen`, `embedding` and `freeze_embedding` are used.
         objective: the objective that trains `model`.
         model: the model to initialise and, if configured, to freeze.
-        text: the tokenizer, or for a model that reads words by their spelling, the vocabulary.
+        text: the tokenizer; for a model that reads the spelling of words, the vocabulary instead of a tokenizer.
         vectors: vectors of the vocabulary's words; unused if `text` is a tokenizer.
         checkpoint: the checkpoint to load instead of a cell.
 
-    Returns: the files read, except the file of `vectors`.
+    Returns: the files that were read, except the file that contains `vectors`.
     Raises: UsageError: frozen parts would keep random weights, or the weights do not fit the model.
     """
     inputs: list[Path] = []
@@ -81,7 +81,7 @@ def continue_from(
     All weights of the model are loaded. Every other part of the objective is loaded if its name and shape match.
 
     Returns: the files read, and the names of the parameters that keep random initial values.
-    Raises: UsageError: the model has another shape, or the tokens come from another tokenizer.
+    Raises: UsageError: the loaded weights do not fit the model's shape, or were trained with another tokenizer.
     """
     if cfg.init == "random":
         return Start([], [])
@@ -117,7 +117,7 @@ def open_checkpoint(cfg: DictConfig) -> "Checkpoint | None":
 
 
 def _weights(cfg: DictConfig, checkpoint: "Checkpoint | None") -> tuple[dict[str, Tensor], list[Path]]:
-    """Return the weights by retable's parameter names, and the files read; the file of the weights is last."""
+    """Return weights by retable's parameter names, and a list of the files read; the last is the weights' file."""
     if checkpoint is not None:
         return checkpoint.weights, checkpoint.files
     path = require(Path("outputs", cfg.init, "model.safetensors"))
@@ -127,7 +127,7 @@ def _weights(cfg: DictConfig, checkpoint: "Checkpoint | None") -> tuple[dict[str
 def load_pretrained(objective: nn.Module, model: Model, weights: Mapping[str, Tensor], source: Path) -> None:
     """Load pretrained weights into the model's `pretrained` parts.
 
-    If the model is an encoder-decoder, load them into the whole objective, which contains the model.
+    If the model is an encoder-decoder, load the weights into the whole objective, which contains the model.
 
     Args:
         objective: the objective that contains `model`.
@@ -155,10 +155,10 @@ def freeze(model: Model) -> None:
     Raises: UsageError: only parts of the model are pretrained, or the model has no head to train.
     """
     if isinstance(model, EncoderDecoder):
-        raise UsageError(f"{type(model).__name__} writes its labels as text and has no head; leave frozen=true out")
+        raise UsageError(f"{type(model).__name__} writes labels as text and has no head to train; remove frozen=true")
     if [*model.pretrained.values()] != [model]:
         raise UsageError(
-            f"only parts of {type(model).__name__} are pretrained; leave frozen=true out"
+            f"only parts of {type(model).__name__} are pretrained; remove frozen=true"
             + (", or write model.frozen=true to freeze those parts" if "frozen" in vars(model) else "")
         )
     model.requires_grad_(False)

@@ -16,9 +16,9 @@ from retable.tokenizers.tokenizer import Tokenizer
 
 
 def require_tokens(cell: Path, tokens: str) -> None:
-    """Raise UsageError if a cell was not trained on `tokens`, such as `ptb/word`, or their tokenizer has changed."""
+    """Raise UsageError if a cell was not trained on `tokens`, such as `ptb/word`, or if their tokenizer has changed."""
     own = read_config(cell)["tokens"]
-    if own is not None and own != tokens:  # word vectors imported for a task have no tokens
+    if own is not None and own != tokens:  # None for word vectors that were imported for a task
         text, _, tokenizer = own.partition("/")
         raise UsageError(f"{cell} was trained on {own}; write corpus={text} tokenizer={tokenizer}")
     made_by, folder = cell / "tokenizer.json", Path("outputs/tokenize", tokens)
@@ -32,7 +32,7 @@ def require_tokens(cell: Path, tokens: str) -> None:
 
 
 def open_cell(cfg: DictConfig) -> tuple[Path, System, Path]:
-    """Return the folder of the cell that `cfg` names, the cell's system, and the file of its tokenizer."""
+    """Return the folder of the cell that `cfg` names, the cell's system, and the file of the cell's tokenizer."""
     cell = Path("outputs", cfg.stage, cfg.cell)
     if cfg.stage in TASK_STAGES:
         from retable.inference.writing import load_writing

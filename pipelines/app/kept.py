@@ -24,7 +24,10 @@ def key_of(cfg: DictConfig, name: str, benchmark: Any, inputs: Sequence[Path], c
 
 
 def measured_before(kept: Path, folder: Path) -> dict[str, float] | None:
-    """Return a benchmark's cached scores and copy its files to `folder`; None if `kept` is missing or damaged."""
+    """Return a benchmark's cached scores and copy its files to `folder`.
+
+    If the cache folder `kept` is missing or damaged, return None.
+    """
     if not kept.exists():
         return None
     try:
@@ -40,7 +43,7 @@ def measured_before(kept: Path, folder: Path) -> dict[str, float] | None:
 
 
 def keep(folder: Path, kept: Path) -> None:
-    """Cache a benchmark's files and scores as `kept`, for later evaluations of the same system in any study."""
+    """Copy a benchmark's files and scores to the cache folder `kept`, for later evaluations of the same system."""
     begun = kept.with_name(f"{kept.name}.{os.getpid()}")
     shutil.copytree(folder, begun)
     write_digests(begun)

@@ -1,4 +1,4 @@
-"""Training and testing on a task, or on one fold of its cross-validation."""
+"""Training and testing on a task, or on one fold of the task's cross-validation."""
 
 import sys
 from pathlib import Path
@@ -42,7 +42,7 @@ class Learner(NamedTuple):
 
 
 def open_learner(cfg: DictConfig, task: Task[Any, Any]) -> Learner:
-    """Read the examples of a task and build the objective with its initial weights."""
+    """Read the examples of a task, and build the objective with its initial weights."""
     kind: Any = resolve(cfg.model._target_)
     examples = {split: task.examples(split) for split in task.splits}
     if cfg.examples is not None:
@@ -62,7 +62,7 @@ def open_learner(cfg: DictConfig, task: Task[Any, Any]) -> Learner:
 
 
 def learn(cfg: DictConfig, learner: Learner, record: RunFolder) -> None:
-    """Train the objective, and write its weights, its tokenizer or vocabulary, and its curve to the cell."""
+    """Train the objective, and write its weights, its tokenizer or vocabulary, and its learning curve to the cell."""
     task, objective, examples, encoded = learner.task, learner.objective, learner.examples, learner.encoded
     weights = record.folder / "model.safetensors"
     if isinstance(model := objective.model, Estimated):
@@ -82,7 +82,7 @@ def learn(cfg: DictConfig, learner: Learner, record: RunFolder) -> None:
 
 
 def test(cfg: DictConfig, learner: Learner, split: str, record: RunFolder) -> pd.DataFrame:
-    """Predict a split and return its units, which are the rows that the metrics are computed from.
+    """Predict the labels of a split and return its units: the rows from which the metrics are computed.
 
     The predictions are written to the cell. The split's overlap with the training split is added to the metrics.
     """

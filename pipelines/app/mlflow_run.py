@@ -38,7 +38,7 @@ def run_spec(
         key: digest of the cell's configuration, inputs and code.
         place: the cell's path below `outputs/<stage>/`.
         config: the cell's configuration.
-        facts: facts for tags; stage, task, study and git_commit are required.
+        facts: facts that become tags; the keys `stage`, `task`, `study` and `git_commit` are required.
         digests: digests of the files that the cell reads, by path.
         upstream: the cells that the cell is made from.
     """
@@ -70,7 +70,7 @@ def _study(study: str) -> Group:
 
 
 def describe_study(study: Study, page: Path) -> None:
-    """Add the tables' means, and a note with a link to the report, to the study's run in MLflow."""
+    """Add to the study's run in MLflow: the means in the report's tables, and a note that links to the report."""
     if not (os.environ.get("MLFLOW_TRACKING_URI") or (root() / "mlflow.db").exists()):
         return
     means = read_json(page.with_name("metrics.json")).items()
@@ -79,7 +79,7 @@ def describe_study(study: Study, page: Path) -> None:
 
 
 def _about_study() -> str:
-    """Return the comment at the top of the current study's file; "" without a study."""
+    """Return the comment at the top of the study's file, or "" outside the study's folder."""
     try:
         return comment_of(Path(f"{files_of_study()}{STUDY}"))
     except UsageError:  # the working folder is not the study's folder
@@ -87,9 +87,9 @@ def _about_study() -> str:
 
 
 def _name(stage: str, place: str, task: str | None) -> str:
-    """Return a run's name, such as `lstm-1`; `lstm-1 sentiment` on a task; `lstm-1+optimizer.lr-0.01` in a sweep.
+    """Return a run's name, such as `lstm-1`, `lstm-1 sentiment` (a task) or `lstm-1+optimizer.lr-0.01` (a sweep).
 
-    The name begins with the system, because MLflow's column is narrow.
+    The name begins with the system, because MLflow shows names in a narrow column.
     """
     last = place.rpartition("/")[2]
     if task:
@@ -100,9 +100,9 @@ def _name(stage: str, place: str, task: str | None) -> str:
 
 
 def _measures(place: str, config: Mapping[str, Any]) -> str:
-    """Return the name of a measurement's run: its benchmarks (`perplexity, phenomena`) or its decoding.
+    """Return the name of a measurement's run: the benchmarks (`perplexity, phenomena`), or the decoding strategy.
 
-    In MLflow, this run is a child of the measured cell's run.
+    In MLflow, the measurement's run is a child of the measured cell's run.
     """
     rest = place.rpartition("/")[2].removeprefix(config["cell"].rpartition("/")[2])
     return ", ".join(config["benchmark"]) + rest if "benchmark" in config else rest.removeprefix("-")
@@ -112,7 +112,7 @@ def _note(stage: str) -> str:
     """Return the recipe's comment and the command, as Markdown."""
     command = f"`{' '.join([f'python -m {module_of(stage)}', *overrides()])}`"
     recipe = HydraConfig.get().runtime.choices.get("recipe")
-    if recipe is None or not (CONF / "recipe" / f"{recipe}.yaml").exists():  # a recipe in the user's own folder
+    if recipe is None or not (CONF / "recipe" / f"{recipe}.yaml").exists():  # the recipe is a user's own file
         return command
     return f"{comment_of(CONF / f'recipe/{recipe}.yaml').removeprefix('@package _global_').strip()}\n\n{command}"
 
@@ -140,7 +140,7 @@ def headline(config: Any) -> dict[str, Any]:
 
 
 def data_sets(digests: Mapping[str, str]) -> Iterator[DataSet]:
-    """Yield the input files whose names contain a split (train, validation or dev, test) as data sets."""
+    """Yield, as a data set, each input file whose name contains a split (train, validation, dev or test)."""
     for path, digest in digests.items():
         folder, _, file = path.removeprefix("outputs/").rpartition("/")
         words = ["validation" if word == "dev" else word for word in re.split(r"[^a-z]+", file.lower())]

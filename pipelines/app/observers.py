@@ -39,8 +39,8 @@ def loggers(cfg: DictConfig, settings: dict[str, Any]) -> Iterator[list[Callable
 def callbacks(cfg: DictConfig) -> list[Any]:
     """Return the callbacks of a training run: the callbacks in `cfg`, and the callbacks that every run has.
 
-    If RETABLE_PROGRESS names a file, a further callback writes the progress to it. In a search, a further callback may
-    stop the training.
+    If RETABLE_PROGRESS names a file, a further callback writes the progress to this file. In a search, a further
+    callback may stop the training.
     """
     from retable.training.callbacks import Minutes, Rates, ValidationLoss
 
@@ -60,8 +60,8 @@ def callbacks(cfg: DictConfig) -> list[Any]:
 def trainable_rows(measure: Any, batch: Any) -> Any:
     """Reduce a validation batch to the examples that have a training loss.
 
-    Returns: the examples' positions in the split, and the batch of these examples; None if no example has a training
-    loss, or if the measure has its own loss.
+    Returns: the positions of these examples in the split, and the batch of these examples. The result is None if no
+    example has a training loss, or if the measure computes its own loss.
     """
     import numpy as np
 
@@ -69,7 +69,7 @@ def trainable_rows(measure: Any, batch: Any) -> Any:
 
     if not isinstance(measure, Predictions):
         return None
-    # The attribute keeps its private name, since renaming it would change the fingerprint of all tasks' cells.
+    # The attribute `_encoded` keeps its private name: a new name would change the fingerprint of all tasks' cells.
     places, encoded = batch[0], measure._encoded
     if encoded.trainable is None or (kept := np.isin(places, encoded.trainable)).all():
         return batch

@@ -1,4 +1,4 @@
-"""Write records of cells, and render tables, figures and the report from them."""
+"""Write records of cells, and render tables, figures and the report from these records."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -28,7 +28,7 @@ NOT_RENDERED = ("bands", "cost", "more_seeds")  # keys of a study that the repor
 
 
 def write_records(study: Study) -> None:
-    """Write the record of each cell of the study, and remove records of other cells."""
+    """Write the record of each cell of the study, and remove all other records."""
     records = Path(f"{files_of_study()}records")
     paths = {record_of(records, cell): cell for cell in study.cells.values()}
     for path, cell in paths.items():
@@ -44,9 +44,9 @@ def record_of(records: Path, cell: Cell) -> Path:
 
 
 def render(study: Study, adhoc_results: dict[str, list[Result]] | None = None) -> Path:
-    """Write the report of a study from its records and `adhoc_results`; return the path of its page.
+    """Write the report of a study from its records and `adhoc_results`; return the path of the report's page.
 
-    If a study was committed before records existed, only its figures are drawn again, from the committed tables.
+    If a study was committed before Retable wrote records, only its figures are drawn again, from the committed tables.
     """
     out = Path("work/report") if adhoc_results else Path(f"{files_of_study()}results")
     refuse_all_but_a_report(out)
@@ -67,7 +67,7 @@ def print_latex(study: Study) -> None:
 
 
 def write_results(study: Study, adhoc_results: dict[str, list[Result]], out: Path) -> list[Table]:
-    """Write the report, tables and figures of records and `adhoc_results` into `out`; return the tables."""
+    """Write to `out` the report, tables and figures of the study's records and `adhoc_results`; return the tables."""
     root = files_of_study()
     results: dict[str, list[Result]] = {name: [] for name in STAGES}
     for cell in study.cells.values():

@@ -1,4 +1,4 @@
-"""Run a stage's body and publish its cell atomically, with origins, costs and a run in MLflow."""
+"""Run a stage's body and publish the stage's cell atomically, with origins, costs and a run in MLflow."""
 
 import contextlib
 import os
@@ -42,8 +42,8 @@ from retable.training.signals import Pruned, Stopped
 if TYPE_CHECKING:
     from retable.tracking.run import Run
 
-THREADS = "threads"  # file in a scratch folder with the number of threads that computed its checkpoints
-REPLACED = "replaced"  # folder next to the scratch folders, for the old cell while a new cell replaces it
+THREADS = "threads"  # file in a scratch folder: number of threads that computed the folder's checkpoints
+REPLACED = "replaced"  # folder for the old cell while a new cell replaces it
 
 
 class RunFolder:
@@ -51,7 +51,7 @@ class RunFolder:
 
     Attributes:
         folder: the folder for the cell's files; it becomes the cell.
-        scratch: the folder for checkpoints, which survives a kill.
+        scratch: the folder for checkpoints; if the process is killed, this folder remains.
         log: a function that logs points of a learning curve to MLflow and the loggers.
     """
 
@@ -59,13 +59,13 @@ class RunFolder:
         self.folder, self.scratch, self.log = folder, scratch, log
         self.metrics: dict[str, float] = {}
         self.extra: dict[str, Any] = {}  # facts that are the same each time the cell is made
-        self.costs: dict[str, Any] = {}  # seconds, speeds, memory of this run only
-        self.files: list[str] = []  # small files of the folder to store in MLflow as well
+        self.costs: dict[str, Any] = {}  # seconds, speeds and memory of this run
+        self.files: list[str] = []  # small files of the folder that are also stored in MLflow
 
 
 @dataclass(frozen=True)
 class Making:
-    """A cell in progress: its place, and everything that its numbers depend on.
+    """A cell that is being made: its place, and everything that its results depend on.
 
     Attributes:
         facts: stage, system, corpus, seed and task, which identify the cell.
@@ -88,7 +88,7 @@ class Making:
 
     @property
     def bench(self) -> Path:
-        """Return the working folder of the cell; a kill leaves its unfinished files there."""
+        """Return the cell's working folder, in which a killed process leaves unfinished files."""
         return _bench(self.stage, self.place)
 
     @property
@@ -117,9 +117,9 @@ def run_folder(
     Args:
         cfg: the stage's configuration.
         inputs: the files that the cell depends on; their digests are recorded.
-        upstream: the cells that this cell is made from; cells that contain an input are added.
+        upstream: the cells that this cell is made from; cells that contain a file of `inputs` are added.
         system, seed, corpus, task: facts that identify the cell.
-        place: the cell's path below `outputs/<stage>/`, if it is not `cfg.out`.
+        place: the cell's path below `outputs/<stage>/`; None for `cfg.out`.
     """
     stage, cell = stage_name(cfg), place or cfg.out
     whole: Any = OmegaConf.to_container(cfg, resolve=True)
@@ -177,9 +177,9 @@ def _scores(cell: Path, metrics: Mapping[str, float]) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _held(stage: str, place: str, facts: Mapping[str, Any]) -> Iterator[None]:
-    """Lock the cell's place for this process, and finish a replacement of the cell that a kill interrupted.
+    """Lock the cell's folder for this process; if a kill interrupted the replacement of an old cell, finish it.
 
-    Only the main process does this; in other processes nothing happens.
+    Only the main process locks the folder; other processes do nothing.
     """
     if not is_main_process():
         yield
@@ -206,7 +206,7 @@ def _making(
 
 @contextlib.contextmanager
 def _discarded(making: Making) -> Iterator[RunFolder]:
-    """Yield an open cell whose files are discarded, for processes other than the main one."""
+    """Yield an open cell whose files are discarded, for processes other than the main process."""
     making.scratch.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as nowhere:
         yield RunFolder(Path(nowhere), making.scratch, lambda points: None)
@@ -214,10 +214,10 @@ def _discarded(making: Making) -> Iterator[RunFolder]:
 
 @contextlib.contextmanager
 def _scratch(making: Making) -> Iterator[None]:
-    """Make the cell's scratch folder, and remove the scratch folders of other configurations, inputs or code.
+    """Make the cell's scratch folder, and remove scratch folders that were made with other settings, inputs or code.
 
-    With `debug=`, the folder of an earlier run is removed, too. When a search prunes the trial, the folder is removed
-    at the end.
+    With `debug=`, the scratch folder of an earlier run is removed, too. When a search prunes the trial, the trial's
+    scratch folder is removed at the end.
     """
     try:
         for left in making.bench.iterdir():
@@ -237,7 +237,7 @@ def _scratch(making: Making) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _run(tracked: bool, making: Making, made: Mapping[str, Any]) -> Iterator["Run | None"]:
-    """Open the cell's run in MLflow if `tracked`; close it if the block raises. Yield None if not `tracked`."""
+    """If `tracked`, open the cell's run in MLflow, and close it if the block raises; otherwise yield None."""
     if not tracked:
         yield None
         return
@@ -270,7 +270,7 @@ def _log_to(sinks: Sequence[Callable[[Any], None]]) -> Callable[[Any], None]:
 
 @contextlib.contextmanager
 def _costs() -> Iterator[dict[str, Any]]:
-    """Yield a dictionary, and at the block's end add seconds, peak memory (MiB), hardware and environment to it."""
+    """Yield a dictionary that at the block's end gets seconds, peak memory (MiB), hardware and environment."""
     costs: dict[str, Any] = {}
     # Seconds are measured by the monotonic clock, since the system's clock may be changed during a run.
     started, startup = time.monotonic(), max(time.time() - psutil.Process().create_time(), 0.0)
@@ -296,7 +296,7 @@ def _written(making: Making, log: Callable[[Any], None]) -> Iterator[RunFolder]:
 
 
 def _finish(run: "Run", making: Making, record: RunFolder) -> None:
-    """Close the cell's run in MLflow with its metrics and small files."""
+    """Log the cell's metrics and small files to its run in MLflow, and close the run."""
     names = ("config.yaml", "metrics.json", "run.json", "curve.csv", *record.files)
     files = [making.out / name for name in names if (making.out / name).exists()]
     metrics = without_doubles(record.metrics)
@@ -306,10 +306,10 @@ def _finish(run: "Run", making: Making, record: RunFolder) -> None:
 
 
 def without_doubles(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Remove a task's validation scores that repeat the end of the curve.
+    """Remove a task's validation scores that equal the last points of the learning curve.
 
-    `sentiment/validation/accuracy` is removed if `validation/accuracy` is the same number. metrics.json contains both
-    names, and tables read `sentiment/validation/accuracy`.
+    For example, `sentiment/validation/accuracy` is removed if `validation/accuracy` has the same value. The file
+    metrics.json still contains both names, and tables read `sentiment/validation/accuracy`.
     """
 
     def doubles(name: str) -> bool:
@@ -348,14 +348,17 @@ def _same_threads(scratch: Path) -> Iterator[None]:
 
 
 def _display_name(cell: Path) -> str:
-    """Return a cell's path in `outputs/`, such as `pretrain/grammar/lstm-1`. Other paths are returned whole."""
+    """Return a cell's path in `outputs/`, such as `pretrain/grammar/lstm-1`.
+
+    A path outside `outputs/` is returned unchanged.
+    """
     return str(cell).removeprefix("outputs/")
 
 
 def loaded_from(cells: list[Path]) -> Iterator[dict[str, Any]]:
-    """Yield the parts of each cell's configuration from which the cell's system is rebuilt when it is loaded."""
+    """Yield, for each cell, the parts of its configuration that are needed to load the cell's system."""
     for cell in cells:
-        # Interpolations in the file are not resolved, since the cell may come from another machine.
+        # Interpolations in config.yaml are not resolved, since the cell may come from another machine.
         if (config := cell / "config.yaml").exists():
             made = yaml.load(artifacts.require(config).read_text(encoding="utf-8"), yaml.CSafeLoader)
             yield {key: made[key] for key in LOADED if isinstance(made.get(key), dict | list)}

@@ -35,17 +35,17 @@ ASKING = {"--help", "-h", "--hydra-help", "--version", "--shell-completion", "-s
 
 
 def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
-    """Make `function` the Hydra application of the root config named after it.
+    """Turn `function` into a Hydra application whose root config has the function's name.
 
-    A user's mistake prints one line to standard error, without a traceback, and the exit code is 2. A stage imports
-    torch in the function's body, so that `--help` and the shell's completion answer at once.
+    For a user's mistake, one line is printed to standard error, without a traceback, and the exit code is 2. A stage
+    imports torch in the function's body, so that `--help` and the shell's completion answer at once.
     """
 
     known: tuple[str, ...] = ()
 
     @functools.wraps(function)
     def job(cfg: DictConfig) -> None:
-        with one_line_errors():  # Hydra would print its own lines about an exception of a job
+        with one_line_errors():  # otherwise Hydra prints its own lines about an exception
             if trust.trusted() != known:  # hydra.job.env_set in a configuration file has changed the variable
                 raise UsageError(f"a configuration cannot trust a package; set {trust.PACKAGES} in the environment")
             if HydraConfig.get().mode == RunMode.MULTIRUN:
@@ -60,7 +60,8 @@ def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
         nonlocal known
         with one_line_errors():
             require_own_checkout()
-            # `--trust` is read before the plans, which may come from elsewhere and must not trust a package.
+            # `--trust` is read before the plans: a plan may come from another machine, and must not make Retable trust
+            # a package.
             arguments = trust.taken(sys.argv[1:])
             known = trust.trusted()
             _refuse_unread(arguments)
@@ -107,7 +108,7 @@ def _refuse_unread(arguments: list[str]) -> None:
 
 
 def _of_plan(argument: str) -> list[str]:
-    """Return the settings in a plan, given as `@FILE`; return any other argument unchanged.
+    """Return the argument or, if the argument is `@FILE`, the settings in the plan FILE.
 
     Raises: UsageError: FILE is not a plan, or sets a name that only the command line may set.
     """
@@ -122,7 +123,7 @@ def _of_plan(argument: str) -> list[str]:
         ) from None
     for name in overriding:
         if re.split("[.@/]", name.lstrip("+~"))[0] in OBSERVING:
-            raise UsageError(f"{argument[1:]} sets {name}, which only the command line may set; remove it there")
+            raise UsageError(f"{argument[1:]} sets {name}, which only the command line may set; remove the setting")
     return [*overriding.values()]
 
 
@@ -155,9 +156,9 @@ def make_ready(name: str, cfg: DictConfig) -> None:
 
 
 def _refuse_misplaced(cfg: DictConfig) -> None:
-    """Raise UsageError for a file without its line `# @package`, or for a task without a class.
+    """Raise UsageError for a config file without its line `# @package`, or for a task without a class.
 
-    Without that line, the file's settings end up in a place that nothing reads.
+    Without the line `# @package`, the file's settings are put under keys that no code reads.
     """
     choices = HydraConfig.get().runtime.choices
     task: Any = cfg.task if "task" in choices and isinstance(cfg.get("task"), DictConfig) else {}
@@ -167,7 +168,7 @@ def _refuse_misplaced(cfg: DictConfig) -> None:
         raise UsageError(
             f"{file} lacks the first line `# @package _global_`, so its settings are not read; add the line"
         )
-    measured, choice = cfg.get("benchmark"), choices.get("benchmark")  # choice: None if there are several
+    measured, choice = cfg.get("benchmark"), choices.get("benchmark")  # choice: None if several are chosen
     if not isinstance(measured, DictConfig):
         measured = {}
     if "_target_" in measured or choice not in (None, *measured):
@@ -193,7 +194,7 @@ def _refuse_choices_passed_over(cfg: DictConfig) -> None:
 
 
 def _refuse_out(cfg: DictConfig) -> None:
-    """Raise UsageError if `out` is not a valid path for a cell, or contains anything but a cell of this stage."""
+    """Raise UsageError if `out` is not a valid path for a cell, or is a folder that is not a cell of this stage."""
     if (name := stage_name(cfg)) in STAGES:
         check_path(cfg.out)
         check_owner(output_folder(name, cfg.out), {"stage": name})

@@ -30,9 +30,9 @@ def text_of_task(
         model: class of the model, which reads tokens or the spelling of words.
         examples: the task's examples by split.
 
-    Returns: the tokenizer, or the vocabulary of the examples' words; the vectors of the vocabulary's words in
-        `cfg.embedding`; and the files read. The vocabulary is empty for a task without words, and for an `Estimated`
-        model, which reads the words themselves.
+    Returns: the tokenizer, or the vocabulary of the examples' words; the vectors in the file `cfg.embedding` for the
+        words of the vocabulary; and the files that were read. The vocabulary is empty for a task without words, and for
+        an `Estimated` model, which reads the words themselves.
     """
     if task.has_no_text or issubclass(model, Estimated):
         return Vocabulary([], []), {}, []

@@ -1,4 +1,4 @@
-"""Training for stages: pass settings to `fit`, and write weights, curve and costs to the cell."""
+"""Training for stages: pass settings to `fit`, and write weights, learning curve and costs to the cell."""
 
 import time
 
@@ -36,7 +36,7 @@ def train(
         objective: the objective to train; it is on the CPU afterwards.
         batches: the training batches.
         validation: the measure on validation text; None to train without validation.
-        best: which validation's weights to keep, and when to stop early; None to keep the last weights.
+        best: the rule for early stopping and for the validation whose weights are kept; None to keep the last weights.
 
     Returns: the device that this process trained on.
     Raises: UsageError: the budget is in tokens or FLOPs, which are not counted for this training.
@@ -75,7 +75,7 @@ def train(
     record.log(points)
     save_weights(objective, record.folder / "model.safetensors")
     write_curve(points, record.folder / "curve.csv")
-    steps = points[-1].step if points else kept  # there are no points if the trainer stopped before the first one
+    steps = points[-1].step if points else kept  # no points if training stopped before the first point
     record.metrics |= {point.metric: point.value for point in points if point.step == steps}
     record.metrics |= {point.metric: point.value for point in points if point.step == kept}
     record.metrics |= {"steps": steps, "parameters": sum(p.numel() for p in objective.parameters())}
@@ -87,7 +87,7 @@ def train(
         if stepped and cost:
             share = flops_utilisation(stepped * cost["flops"] / seconds, torch.cuda.get_device_name(), devices)
             record.costs |= {} if share is None else {"flops_utilisation": round(share, 4)}
-    else:  # on another machine, these facts may differ and change the last digits
+    else:  # other values on another machine change the last digits of results
         record.costs |= {"threads": torch.get_num_threads(), "compiled_kernels": int(fused.COMPILED is not None)}
     if device.type == "cpu" and devices == 1 and stepped and cost.get("flops"):
         rate = product_rate(torch.bfloat16 if cfg.trainer.precision == "bf16-mixed" else torch.float32)

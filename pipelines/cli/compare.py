@@ -1,4 +1,4 @@
-"""`retable compare`: compare two systems or cells by scores, or two states of a study by tables."""
+"""`retable compare`: compare two systems or cells by scores, or two studies or commits by tables."""
 
 import sys
 from pathlib import Path
@@ -21,7 +21,7 @@ def print_comparison(a: str, b: str, metric: str | None, study: str | None) -> N
 
     Args:
         a, b: systems, cells, studies or commits.
-        metric: the only metric to compare, for systems and cells.
+        metric: the only metric to compare; allowed for systems and cells only.
         study: the study whose records are read; None for the cells in outputs/.
     """
     studies = {*study_names()}

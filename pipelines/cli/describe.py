@@ -16,13 +16,13 @@ COLUMNS = {"words": ",.0f", "types": ",.0f", "fertility": ".3f", "compression": 
 
 
 def describe(corpus: str, tokenizer_name: str, words: Sequence[str], other: str | None, characters: int) -> None:
-    """Print a tokenizer's tokens, its coverage of the corpora, and the derivation of words.
+    """Print a tokenizer's tokens, its coverage of the corpora, and the steps that split words.
 
     Args:
         corpus: the corpus that the tokenizer was trained on.
         tokenizer_name: the name of the tokenizer.
         words: words whose tokenization is shown step by step.
-        other: another prepared corpus to measure.
+        other: another prepared corpus whose coverage is printed; None for none.
         characters: number of characters read per split.
     """
     conf = configurations()
@@ -55,7 +55,7 @@ def describe(corpus: str, tokenizer_name: str, words: Sequence[str], other: str 
 
 
 def sample(path: Path, unit: str, size: int) -> list[list[str]]:
-    """Return the units (lines or documents) of a text that begin within its first `size` characters."""
+    """Return the units (lines or documents) that begin within the first `size` characters of a text."""
     units = []
     for lines in read_units(path, unit):
         units.append(lines)

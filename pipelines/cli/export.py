@@ -20,7 +20,7 @@ def export_cell(cell: str, place: Path, license: str) -> None:
         cell: name or folder of the cell.
         place: for a checkpoint, a new or empty folder. For other formats, a file .arpa, .txt or .bin; an existing file
             is replaced.
-        license: the license to put into the model card, by its name on the Hub.
+        license: the license for the model card, as an identifier of the Hugging Face Hub such as `apache-2.0`.
 
     Raises: UsageError: `place` cannot be written or is inside a cell, or the cell cannot be exported in this format.
     """
@@ -91,12 +91,12 @@ def _write_checkpoint(system: Any, folder: Path, license: str) -> None:
     of = f"trained on {run['corpus']} with seed {run['seed']}" if trained else f"from {run['imported']}"
     about = markdown(f"System {run['system']}, {of}.")
     results = []
-    if cell.parts[-4:-3] == ("outputs",):  # a cell in outputs/ may have been evaluated
+    if cell.parts[-4:-3] == ("outputs",):  # only cells in outputs/ can have scores
         file, weights = "/".join([*cell.parts[-4:], "model.safetensors"]), digest(cell / "model.safetensors")
         measured = Path(*cell.parts[:-3], "evaluate", *cell.parts[-2:])
         scores = {}
         if (measured / "metrics.json").exists() and read_run(measured)["digests"].get(file) == weights:
-            scores = read_json(measured / "metrics.json")  # scores that were measured with other weights are not used
+            scores = read_json(measured / "metrics.json")  # scores measured with other weights are left out
         for name, value in scores.items():
             split, _, metric = name.rpartition("/")
             results.append(Result(metric, value, run["corpus"], split or None))

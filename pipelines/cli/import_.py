@@ -25,12 +25,12 @@ KEPT = ("model", "objective", "batches", "scorer")  # parts of a configuration t
 def import_cell(source: str, name: str) -> Path:
     """Import a model as a cell.
 
-    The cell's `run.json` contains the digests of the files read, and no seed.
+    The cell's `run.json` contains the digests of the imported files; its seed is null.
 
     Args:
         source: an ARPA file, a file of word vectors, or the folder or Hub name of a checkpoint.
-        name: `CORPUS/NAME`, the cell's path below `outputs/<stage>/`. Word vectors for a task's words have the task's
-            name in place of the corpus.
+        name: `CORPUS/NAME`, the cell's path below `outputs/<stage>/`. If the source is word vectors for the words of a
+            task, CORPUS is the name of the task.
 
     Returns: the cell's folder in `outputs/`.
     Raises: UsageError: the name is not valid, the cell exists already, or the source cannot be read.
@@ -66,9 +66,9 @@ def import_cell(source: str, name: str) -> Path:
 
 
 def _is_task(name: str, where: str) -> bool:
-    """Return whether `name` is a task and not a corpus. Vectors for a task's words belong to no corpus.
+    """Return whether `name` is a task and not a corpus. Word vectors for the words of a task do not belong to a corpus.
 
-    Raises: UsageError: no corpus or task has this name, and the most similar name is a task's.
+    Raises: UsageError: no corpus and no task has this name, and the most similar name is the name of a task.
     """
     corpora, tasks = conf().names("corpus"), conf().names("task")
     if name not in (*corpora, *tasks) and not {*near(name, [*corpora, *tasks])[:1]} <= {*corpora}:
@@ -84,7 +84,7 @@ def _arpa(path: Path, corpus: str, folder: Path) -> dict[str, Any]:
     if UNKNOWN not in words or len({*words}) < len(words):
         raise UsageError(f"{path} lacks <unk> for unknown words, or has both <eos> and </s>; write the file again")
     tables = read.model.tables
-    tables[0].log_prob[len(words)] = 0  # the probability of <s> is never used and may be missing in a file
+    tables[0].log_prob[len(words)] = 0  # the probability of <s> is never used, and some ARPA files lack it
     if not all(np.isfinite(column).all() for table in tables for column in (table.log_prob, table.backoff)):
         raise UsageError(
             f"{path} has a probability of 0, or lacks prefixes of its n-grams; write the file with KenLM or SRILM"
@@ -97,7 +97,7 @@ def _arpa(path: Path, corpus: str, folder: Path) -> dict[str, Any]:
 
 def _vectors(path: Path, corpus: str, folder: Path) -> dict[str, Any]:
     write_word2vec(folder / "vectors.bin", *read_word2vec(path))
-    return {"tokens": f"{corpus}/word"}  # the tokens of the benchmarks for word vectors
+    return {"tokens": f"{corpus}/word"}  # benchmarks of word vectors use these tokens
 
 
 def _checkpoint(source: str, corpus: str, folder: Path) -> tuple[list[Path], dict[str, Any]]:
@@ -127,7 +127,7 @@ def _checkpoint(source: str, corpus: str, folder: Path) -> tuple[list[Path], dic
 
 
 def _settings(model: Mapping[str, Any], head: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return a checkpoint's settings that replace the recipe's.
+    """Return the settings of a checkpoint that replace the recipe's settings.
 
     These are the maximum length and, for a BERT without a next-sentence head, `next_sentence: none`.
     """
@@ -136,7 +136,7 @@ def _settings(model: Mapping[str, Any], head: Mapping[str, Any] | None) -> dict[
 
 
 def _tokens(corpus: str, tokenizer: Tokenizer) -> str:
-    """Return the name of the corpus's tokens that this tokenizer made; `CORPUS/pretrained` if it made none."""
+    """Return the name of the corpus's tokens made with `tokenizer`, or `CORPUS/pretrained` without such tokens."""
     for path in sorted(Path("outputs/tokenize", corpus).glob("*/tokenizer.json")):
         if Tokenizer.load(path).digest == tokenizer.digest:
             return f"{corpus}/{path.parent.name}"

@@ -19,8 +19,8 @@ from retable.core.escaping import in_one_line, visible
 
 app = typer.Typer(
     help="Retable: the results tables of language-model pretraining. CELL is the folder of a cell, its path in "
-    "outputs/ (pretrain/ptb/kn5-1), its last part if that is unique (kn5-1), or runs:/ID of MLflow. Run commands "
-    "with a CELL in the project's folder; commands with a STUDY find it by name from any folder.",
+    "outputs/ (pretrain/ptb/kn5-1), the last part of this path if unique (kn5-1), or runs:/ID of MLflow. Run commands "
+    "with a CELL in the project's folder; commands with a STUDY find the study by name from any folder.",
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -43,8 +43,8 @@ Study = Annotated[
 ]  # fmt: skip
 
 
-# These commands find the project by a study's name, or need no project. All other commands resolve paths in the current
-# folder.
+# `ANYWHERE` lists the commands that find the project by a study's name, or need no project. All other commands resolve
+# paths in the current folder.
 ANYWHERE = ("studies", "repro", "why", "new", "graph", "report", "tables", "bands")
 
 
@@ -53,7 +53,7 @@ def options(
     context: typer.Context,
     trust: Annotated[
         list[str] | None,
-        typer.Option(metavar="PACKAGE", help="allow models, tasks and other code of your own installed package"),
+        typer.Option(metavar="PACKAGE", help="allow code of your installed package PACKAGE, such as models and tasks"),
     ] = None,
 ) -> None:
     """Apply the options that precede the command."""
@@ -86,7 +86,7 @@ def repro(
     jobs: Annotated[int | None, typer.Option(help="number of stages run in parallel; default: one per core")] = None,
     engine: Annotated[str, typer.Option(help="where stages run: local, ray or slurm")] = "local",
 ) -> None:
-    """Run a study: its stale cells and its report."""
+    """Run the stale cells of a study and its report."""
     from retable.training.signals import end_at_once
 
     end_at_once()
@@ -168,7 +168,7 @@ def compare(
 ) -> None:
     """Compare two systems, cells, studies or commits.
 
-    For systems and cells, tests whether A is better than B. For studies and commits, lists the results that differ.
+    For systems and cells, test whether A is better than B. For studies and commits, list the results that differ.
     """
     from pipelines.config.errors import one_line_errors
 
@@ -308,7 +308,7 @@ def generate(
     temperature: Annotated[float | None, typer.Option(help="sample: temperature; default 1")] = None,
     top_k: Annotated[
         int | None,
-        typer.Option(help="number of most probable tokens to choose from; default: sample all, contrastive 8"),
+        typer.Option(help="number of most probable tokens to choose from; default: all for sample, 8 for contrastive"),
     ] = None,
     top_p: Annotated[
         float | None, typer.Option(help="sample: smallest set of tokens with this total probability; default 1 (all)")
@@ -361,7 +361,7 @@ def generate(
 
 @app.command()
 def sync() -> None:
-    """Send waiting runs to MLflow; close killed ones.
+    """Send waiting runs to MLflow; close killed runs.
 
     A run waits if MLflow did not accept it when the run ended. Runs of killed commands are closed as KILLED.
     """
@@ -379,7 +379,7 @@ def sync() -> None:
 def predict(
     cell: Cell,
     file: Annotated[
-        str | None, typer.Argument(metavar="[FILE]", help="csv, tsv, jsonl or parquet; - for standard input")
+        str | None, typer.Argument(metavar="[FILE]", help="a csv, tsv, jsonl or parquet file, or - for standard input")
     ] = None,
     text: Annotated[
         list[str] | None, typer.Option(help="a text instead of a file; separate the two texts of a pair by a tab")
@@ -465,12 +465,12 @@ def describe(
     words: Annotated[
         list[str] | None, typer.Argument(metavar="[WORD]...", help="words to tokenize step by step")
     ] = None,
-    other: Annotated[str | None, typer.Option(help="another prepared corpus to measure")] = None,
+    other: Annotated[str | None, typer.Option(help="another prepared corpus whose coverage is printed")] = None,
     characters: Annotated[int, typer.Option(help="largest number of characters read per split")] = 10_000_000,
 ) -> None:
     """Describe a tokenizer and how it splits text.
 
-    Prints the tokenizer's tokens, its coverage of the corpus (and of --other), and the derivation of each WORD.
+    Print the tokenizer's tokens, its coverage of the corpus (and of --other), and step by step how it splits each WORD.
     """
     from pipelines.cli.describe import describe
 
@@ -496,12 +496,13 @@ def submit(
 def export(
     cell: Cell,
     place: Annotated[Path, typer.Argument(help="a file .arpa, .txt or .bin, or a folder for a checkpoint")],
-    license: Annotated[str, typer.Option(help="license in the model card, by its Hub name")] = "apache-2.0",
+    license: Annotated[str, typer.Option(help="license for the model card, by its name on the Hub")] = "apache-2.0",
 ) -> None:
     """Export a model: ARPA, word vectors, Hugging Face.
 
     An n-gram model becomes an ARPA file. Word vectors become a file in word2vec's text (.txt) or binary (.bin) format.
-    A GPT, BERT, ELECTRA or T5, or a classifier or tagger based on one, becomes a folder that transformers loads.
+    A GPT, BERT, ELECTRA or T5, or a classifier or tagger based on one, becomes a folder that the library transformers
+    can load.
     """
     from pipelines.cli.export import export_cell
 
@@ -515,7 +516,7 @@ def import_(
 ) -> None:
     """Import a model: ARPA, word vectors, Hugging Face.
 
-    Reads an ARPA file, a file of word vectors in word2vec's format, or a checkpoint of a GPT, BERT or T5.
+    Read an ARPA file, a file of word vectors in word2vec's format, or a checkpoint of a GPT, BERT or T5.
     """
     from pipelines.cli.import_ import import_cell
 
@@ -541,7 +542,7 @@ def register(
 
 
 def _print(text: str, end: str = "\n") -> None:
-    """Print text from a cell with control characters escaped, since an imported cell could send terminal commands."""
+    """Print text from a cell, with control characters escaped: an imported cell may contain terminal commands."""
     print(visible(text), end=end, flush=True)
 
 
@@ -554,7 +555,7 @@ def _cells_of_records() -> list[Path]:
 
 
 def _report_changed(cells: Sequence[Path], note: str) -> None:
-    """Print to standard error each text or data set that changed after a cell was made from it, with a note."""
+    """Print a line with `note` to standard error for each input file that changed after its cell was made."""
     from retable.core.artifacts import changed_inputs
 
     for path, place in sorted(changed_inputs(cells).items()):
@@ -563,7 +564,7 @@ def _report_changed(cells: Sequence[Path], note: str) -> None:
 
 
 def _able(cell: str, ability: str) -> Any:
-    """Load a cell's system; raise UsageError if it lacks the ability."""
+    """Load a cell's system; raise UsageError if the system lacks `ability`."""
     system = retable.load(cell)
     if ability not in system.can:
         raise UsageError(f"{system.folder} cannot {ability}; it can {', '.join(system.can)}")
@@ -571,7 +572,7 @@ def _able(cell: str, ability: str) -> Any:
 
 
 def main() -> None:
-    """Run the command. A user's mistake prints one line to standard error, and the exit code is 2."""
+    """Run the command. For a user's mistake, one line is printed to standard error, and the exit code is 2."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # the encoding of a terminal or pipe may lack some letters
             with contextlib.suppress(OSError):  # the stream of a forked process may fail to seek

@@ -1,11 +1,11 @@
 """Update the tables and files shown in README.md and docs/: `python -m pipelines.cli.pages`.
 
-A generated part of a page begins with `<!-- name -->` and ends with `<!-- end name -->`. The names are:
+A generated part of a page begins with `<!-- name -->` and ends with `<!-- end name -->`. The name is one of these:
 
-- a key of `PIECES`: some columns of a committed table
-- `systems: page`: the systems of one family in docs/systems.yaml
-- `studies` and `answers`: all studies, and the studies that README.md shows
-- `scoreboard` and `totals`: all published numbers, and their counts
+- a key of `PIECES`, for some columns of a committed table
+- `systems: page`, for the systems of one family in docs/systems.yaml
+- `studies` for all studies, or `answers` for the studies that README.md shows
+- `scoreboard` for all published numbers, or `totals` for their counts
 
 The code block after "This is `file`:" contains that whole file. All other text is written by hand.
 """
@@ -24,7 +24,7 @@ ROOT = CONF.parent
 
 class Piece(NamedTuple):
     source: str  # a report's table in Markdown
-    columns: Mapping[str, str]  # its column heads, with their names on the page
+    columns: Mapping[str, str]  # maps heads of the table's columns to their names on the page
 
 
 PIECES = {
@@ -56,16 +56,16 @@ _FILE = re.compile(r"(This\s+is\s+`((?:conf|src|studies)/[\w/.-]+)`:\n\n```\w+\n
 
 
 def table_of(piece: Piece) -> str:
-    """Return the columns that a piece lists, as a Markdown table; raise UsageError if the source lacks a column."""
+    """Return the columns listed in `piece` as a Markdown table; raise UsageError if `piece.source` lacks a column."""
     blocks = (ROOT / piece.source).read_text(encoding="utf-8").split("\n\n")
     tables = [
         [[field.strip() for field in re.split(r"(?<!\\)\|", line)[1:-1]] for line in block.splitlines()]
         for block in blocks
         if block.startswith("|")
     ]
-    rows = max(tables, key=lambda table: len(table[0]))  # the first panel with all columns
+    rows = max(tables, key=lambda table: len(table[0]))  # the first panel that has the most columns
     if missing := [head for head in piece.columns if head not in rows[0]]:
-        raise UsageError(f"{piece.source} has no column {missing[0]!r}; it has {', '.join(rows[0])}")
+        raise UsageError(f"{piece.source} has no column {missing[0]!r}; its columns are {', '.join(rows[0])}")
     kept = [rows[0].index(head) for head in piece.columns]
     numeric = [rows[1][place].endswith(":") for place in kept]
     fields = [[*piece.columns.values()], *([row[place] for place in kept] for row in rows[2:])]
@@ -82,7 +82,7 @@ def _aligned(text: str, width: int, right: bool) -> str:
 
 
 def filled(text: str) -> str:
-    """Return a page's text with its tables and files updated."""
+    """Return a page's text with the page's tables and files updated."""
 
     def piece(match: re.Match[str]) -> str:
         name = match[1]
@@ -96,7 +96,7 @@ def filled(text: str) -> str:
             more = "[All numbers](docs/scoreboard.md), [all studies](docs/studies.md)."
             table = scoreboard.scoreboard() if name == "scoreboard" else scoreboard.totals(more)
         elif name.startswith("systems: "):
-            from docs.catalogue import table_of_systems  # missing in an installation without the checkout
+            from docs.catalogue import table_of_systems  # installed packages do not contain docs/
 
             table = table_of_systems(name.removeprefix("systems: "))
         elif name in PIECES:

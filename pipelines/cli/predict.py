@@ -22,11 +22,11 @@ FORMS = (".csv", ".tsv", *JSON_LINES)
 
 
 def predict(system: Any, file: str | None, texts: list[str], out: Path | None) -> None:
-    """Write rows with their predictions.
+    """Write the rows of a table together with the system's predictions.
 
     Args:
         system: a classifier, regressor, pair scorer or tagger.
-        file: path of the rows, or `-` for standard input; None with `texts`.
+        file: the file with the rows, or `-` for standard input; None if `texts` are given.
         texts: texts instead of a file; the two texts of a pair are separated by a tab.
         out: the file to write; None for standard output.
 
@@ -75,7 +75,7 @@ def _require_place(out: Path, file: str | None, tags: bool) -> None:
 
 
 def _table_of(system: Any, texts: list[str]) -> str:
-    """Return the texts as a table with the task's columns; for a tagger, with one word per line."""
+    """Return the texts as a table with the task's columns or, for a tagger, as lines with one word per line."""
     if isinstance(system, Tagger):
         return "".join("\n".join([*text.split(), "", ""]) for text in texts)
     columns = system.task.sentences
@@ -88,13 +88,13 @@ def _table_of(system: Any, texts: list[str]) -> str:
 
 
 def _form_of(table: bytes) -> str:
-    """Return the file ending of a table: .jsonl if it begins with `{`, .tsv if its first line has a tab, or .csv."""
+    """Return a table's file ending: .jsonl if the table begins with `{`, .tsv if line 1 has a tab, otherwise .csv."""
     first = next(filter(None, map(bytes.strip, table.removeprefix(codecs.BOM_UTF8).splitlines())), b"")
     return ".jsonl" if first.startswith(b"{") else ".tsv" if b"\t" in first else ".csv"
 
 
 def _require_fields(predictions: pd.DataFrame, form: str) -> None:
-    """Raise UsageError if a .tsv file, which has no quotes, cannot contain a field."""
+    """Raise UsageError if a field for a .tsv file contains a tab or a line end."""
     if form != ".tsv":
         return
     for column in predictions.select_dtypes(exclude="number"):

@@ -13,7 +13,7 @@ from retable.core.errors import UsageError, closest
 from retable.core.stages import TASK_STAGES
 from retable.tasks.submission import write_submission
 
-# Test sets by the server's names: the task and its split. The server requires all of them.
+# Maps the server's name of each test set to Retable's task and split. The server requires all of these test sets.
 SETS = {
     "CoLA": ("cola", "test"),
     "SST-2": ("sst2", "test"),
@@ -33,9 +33,9 @@ def submit(system: str, corpus: str, seed: int, tests: Sequence[str]) -> None:
 
     Args:
         system: name of the system.
-        corpus: corpus of its cells.
-        seed: seed of its cells.
-        tests: test sets by the server's names (`SETS`).
+        corpus: corpus of the system's cells.
+        seed: seed of the system's cells.
+        tests: names of test sets on the server, which are the keys of `SETS`.
 
     Raises: UsageError: a test set is unknown, or predictions are missing.
     """

@@ -1,1 +1,4 @@
-"""Locations, schemas and checks of configurations. Imports nothing else from pipelines/."""
+"""Locations, schemas and checks of configurations.
+
+This package imports no other package of pipelines/.
+"""

@@ -7,8 +7,8 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from retable.core.errors import UsageError
 from retable.planning.cell import CHECKPOINT
 
-READER = "retable.exchange.checkpoint.Checkpoint"  # imported only where needed: the import takes seconds
-# Maps a model's class to the class whose settings it has, and from whose checkpoints it loads all or some weights.
+READER = "retable.exchange.checkpoint.Checkpoint"  # imported only where it is needed, since this takes seconds
+# Maps a model's class to the class of its checkpoints: the model has their settings and all or some of their weights.
 BEGUN_AS = {
     "retable.models.t5_encoder.T5Encoder": "retable.models.t5.T5",
     "retable.models.gpt_special_tokens.GPTWithSpecialTokens": "retable.models.gpt.GPT",
@@ -41,7 +41,7 @@ def use_checkpoint_config(cfg: DictConfig, overrides: list[str]) -> None:
             f"init={init} is a {kind}, but the recipe's model is a {in_recipe}; write recipe={RECIPES[kind]}"
         )
     if changed := next((override for override in overrides if _is_of_model(override)), None):
-        raise UsageError(f"init={init} sets the model's settings; leave {changed} out")
+        raise UsageError(f"init={init} sets the model's settings; remove {changed} from the command")
     own: dict = OmegaConf.to_container(cfg.model, resolve=False)  # type: ignore[assignment]
     with open_dict(cfg):
         cfg.model = settings | {"_target_": target, "dropout": own["dropout"]}

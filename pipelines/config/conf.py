@@ -32,7 +32,7 @@ def groups(_root_: DictConfig) -> str:
 
 
 def overrides() -> list[str]:
-    """Return the overrides of the command line, each `name=value`."""
+    """Return the overrides of the command line, each in the form `name=value`."""
     return list(HydraConfig.get().overrides.task)
 
 
@@ -52,7 +52,7 @@ def build_task(name: str) -> "Task[Any, Any]":
 
 
 def stage_name(cfg: DictConfig) -> str:
-    """Return the running stage: its root config's name, or `from_scratch` for fine-tuning without pretrained parts."""
+    """Return the running stage: the root config's name, or `from_scratch` for fine-tuning without pretrained parts."""
     name = str(HydraConfig.get().job.config_name)
     bare = name == "finetune" and cfg.get("init") == cfg.get("embedding") == "random"
     return "from_scratch" if bare else name
@@ -64,14 +64,14 @@ def debugging(overrides: Sequence[str]) -> bool:
 
 
 def in_mlflow(cfg: DictConfig, overrides: Sequence[str]) -> bool:
-    """Return whether the run is logged to MLflow: always, unless `debug=` is set or only other loggers are chosen."""
+    """Return whether the run is logged to MLflow: yes, unless `debug=` is set or only other loggers are chosen."""
     return "mlflow" in cfg.get("logger", {"mlflow": {}}) and not debugging(overrides)
 
 
 def of_result(stage: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that determine a cell's numbers.
 
-    The result does not contain `logger` and, for stages that use a trained system, the trainer's devices.
+    The setting `logger` is left out. For stages that use a trained system, only the precision of `trainer` is returned.
     """
     own = {key: value for key, value in config.items() if key != "logger"}
     if stage in USING_STAGES and isinstance(own.get("trainer"), Mapping):

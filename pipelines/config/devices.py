@@ -9,10 +9,10 @@ from retable.core.stages import USING_STAGES
 
 
 def choose_machine(stage: str, cfg: DictConfig) -> None:
-    """Replace each `auto` of the trainer: accelerator, number of devices and precision.
+    """Replace `auto` in the trainer's accelerator, number of devices and precision.
 
-    For stages that use a trained system, the precision is full precision. The cell's configuration contains the chosen
-    values, and training resumes only with the same values.
+    For stages that use a trained system, the precision `auto` becomes full precision. The cell's configuration contains
+    the chosen values, and training resumes only with the same values.
     """
     trainer = _trainer(cfg)
     if trainer.get("accelerator") == "auto" or trainer.get("devices") == "auto":
@@ -28,7 +28,7 @@ def choose_machine(stage: str, cfg: DictConfig) -> None:
 
 
 def require_machine(cfg: DictConfig) -> None:
-    """Check that this machine has the trainer's devices and precision, and set the precision of matrix products.
+    """Check that this machine supports the trainer's devices and precision; set the precision of matrix products.
 
     Raises: UsageError: the GPUs or the precision are not available here.
     """

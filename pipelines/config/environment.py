@@ -1,7 +1,7 @@
 """Environment variables that pass facts from a command to its stages.
 
 Two more variables are defined elsewhere. RETABLE_FORKS is in `executors/local.py`, which runs without the project's
-code. RETABLE_PACKAGES is in `retable.core.trust`, because the library needs it as well.
+code. RETABLE_PACKAGES is in `retable.core.trust`, because the library needs this variable as well.
 """
 
 import json
@@ -15,13 +15,13 @@ from retable.core.errors import UsageError
 
 DATA = "RETABLE_DATA"  # the folder of data sets
 STUDY = "RETABLE_STUDY"  # the study that `retable repro` runs
-PROGRESS = "RETABLE_PROGRESS"  # the file to which training writes its progress, `step/steps`
-DEVICES = "RETABLE_DEVICES"  # the devices that a process needs, as `executors.executor.resources` returns them
-ENGINE = "RETABLE_ENGINE"  # the engine for parts of a process's work: a name, or slots and address of a running server
-PARENT_RUN = "RETABLE_PARENT_RUN"  # a sweep's MLflow run, the parent of its jobs' runs
-JOB_SUFFIX = "RETABLE_JOB_SUFFIX"  # the end of the name of a job's cell, made from the job's settings
+PROGRESS = "RETABLE_PROGRESS"  # the file to which training writes its progress, such as 10/200
+DEVICES = "RETABLE_DEVICES"  # devices that a process needs, in the format of `executors.executor.resources`
+ENGINE = "RETABLE_ENGINE"  # engine for parts of a process's work: its name, or slots and address of its server
+PARENT_RUN = "RETABLE_PARENT_RUN"  # a sweep's MLflow run, which is the parent of the runs of all jobs
+JOB_SUFFIX = "RETABLE_JOB_SUFFIX"  # suffix of a cell's name, made from the job's settings
 JOB_REPORT = "RETABLE_JOB_REPORT"  # the file to which a job writes facts about its result
-TRIAL = "RETABLE_TRIAL"  # JSON: a search's storage, study, trial, metric and pruner, which may stop training early
+TRIAL = "RETABLE_TRIAL"  # as JSON, a search's storage, study, trial, metric, and its pruner for early stopping
 
 
 def data() -> Path:
@@ -29,7 +29,7 @@ def data() -> Path:
 
 
 def study() -> str | None:
-    """Return the study that DVC runs this stage for, or None if a user started the stage."""
+    """Return the study for which DVC runs this stage, or None if a user started the stage."""
     return os.environ.get(STUDY) if by_dvc() else None
 
 
@@ -50,7 +50,7 @@ def parent_run() -> str | None:
 
 
 def is_job() -> bool:
-    """Return whether this is a job of a multirun."""
+    """Return whether this process is a job of a multirun."""
     return JOB_SUFFIX in os.environ
 
 

@@ -47,13 +47,13 @@ def one_line_errors() -> Iterator[None]:
         sys.exit(0)
     except Stopped as stopped:
         reset_handlers()  # a second signal must not raise an error here
-        if not is_main_process():  # for any code except 0 Lightning assumes a crash and kills the main process
+        if not is_main_process():  # if a worker's exit code is not 0, Lightning kills the main process
             sys.exit(0)
         print(stopped, file=sys.stderr)
         sys.exit(stopped.code)
     except (UsageError, HydraException, OmegaConfBaseException) as error:
         cause = _cause(error)
-        if isinstance(cause, InstantiationException):  # a bug in the called code, not a user's mistake
+        if isinstance(cause, InstantiationException):  # the error is a bug in the called code, not a user's mistake
             if not (missing := _missing_target(error)):
                 raise
             _quit(missing)
@@ -107,7 +107,7 @@ def _is_making(error: Exception) -> bool:
 
 
 def _is_of(kind: str) -> Callable[[Exception], bool]:
-    """Return a function that checks whether an error's class or one of its bases is defined in module `kind`.
+    """Return a function that checks whether an error's class, or a base class of it, is defined in module `kind`.
 
     The module is not imported.
     """
@@ -124,7 +124,8 @@ _MESSAGES: tuple[tuple[Callable[[Exception], bool], str], ...] = (
      "a list has no named settings ({error}); write the whole list"),
     (lambda error: isinstance(error, ValueError) and "allow_pickle=" in str(error),
      "a *.units.npy contains pickled objects, which could run code, so it is not read; make it again"),
-    # Disk, permissions and files. Libraries wrap the operating system's error in their own error, or quote its message.
+    # Errors about disks, permissions and files. Libraries wrap the operating system's error in their own error, or
+    # quote its message.
     (_is_errno(errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _FULL),
     (_contains("No space left on device", "database or disk is full", "PytorchStreamWriter failed"), _FULL),
     (_is_errno(errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
@@ -133,13 +134,14 @@ _MESSAGES: tuple[tuple[Callable[[Exception], bool], str], ...] = (
     (_is_errno(errno.ENOLCK, errno.EOPNOTSUPP),
      "this file system has no file locks ({reason}), which cells need; put work/ on another file system"),
     (_is_errno(errno.EXDEV), f"outputs/ and work/ are on different mounts ({{file}}); put both on one; {_AS_IT_WAS}"),
-    # Sizes that exceed memory or the range of integers.
+    # Errors about sizes that exceed memory or the range of integers.
     (lambda error: isinstance(error, MemoryError), _LARGE),
     (_contains("can't allocate memory", "out of memory", "Storage size calculation overflowed", "array is too big",
                "integer multiplication overflow", "Unable to allocate"), _LARGE),
-    (_contains("InvalidCxxCompiler", "Failed to find C compiler"),  # from torch on CPUs, from Triton on GPUs
+    (_contains("InvalidCxxCompiler", "Failed to find C compiler"),  # errors of torch on CPUs, of Triton on GPUs
      "compile=true needs the C++ compiler g++, which is not installed here; install it, or leave compile=true out"),
-    # Errors of Gloo, of NCCL, and of the main process's key-value store, through which the processes find each other.
+    # Errors of Gloo, of NCCL, and of the main process's key-value store, through which the processes of a training run
+    # find each other.
     (_contains("gloo/transport/", "ncclRemoteError"), PARTNER_LOST),
     (lambda error: type(error).__name__ == "DistNetworkError"
      and _contains("Connection was likely closed", "Connection reset by peer", "Broken pipe")(error), PARTNER_LOST),
@@ -152,7 +154,7 @@ _MESSAGES: tuple[tuple[Callable[[Exception], bool], str], ...] = (
 
 
 def _of_system(error: BaseException) -> OSError | None:
-    """Return the error itself if it is an OSError, else the OSError that it was raised from, or None."""
+    """Return the first OSError among the error itself and its causes, or None if there is no OSError."""
     inner: BaseException | None = error
     while inner is not None and not isinstance(inner, OSError):
         inner = inner.__cause__
@@ -218,16 +220,17 @@ def _unreadable(override: str) -> str:
         return f"{override} is not a setting; write names of letters a to z, digits, _ and ., as in model.d_model=64"
     if not equals:
         return f"{override} has no value; write {override}=VALUE"
-    quoted = re.sub(r'(\\*)"', r'\1\1\\"', re.sub(r"(\\+)$", r"\1\1", value))  # `\` is special only before a quote
+    # Hydra reads `\` as an escape only before a quote.
+    quoted = re.sub(r'(\\*)"', r'\1\1\\"', re.sub(r"(\\+)$", r"\1\1", value))
     brackets = "close its brackets, or " if value[:1] in ("[", "{") else ""
     example = shlex.quote(f'{name}="{quoted}"')
     return f"{override} cannot be parsed; {brackets}put quotes round the value, as in {example}"
 
 
 def no_setting(name: str, there: DictConfig | None) -> str:
-    """Return the message for an unknown setting, with the closest name in the configuration `there`."""
+    """Return the message for an unknown setting, with the most similar name in the configuration `there`."""
     known = [*_names(OmegaConf.to_container(there))] if there else []
-    last = {each.rpartition(".")[2]: each for each in reversed(known)}  # of equal names, keep the first
+    last = {each.rpartition(".")[2]: each for each in reversed(known)}  # on equal last names, keep the first setting
     near = get_close_matches(name, known, n=1, cutoff=0.75)
     near = near or [last[each] for each in get_close_matches(name.rpartition(".")[2], last, n=1, cutoff=0.7)]
     return f"unknown setting {name}{f'; write {near[0]}' if near else ''}; +{name}= adds one"
@@ -236,7 +239,7 @@ def no_setting(name: str, there: DictConfig | None) -> str:
 def _composed_without(name: str) -> DictConfig | None:
     """Compose the command line without the setting `name`.
 
-    Returns None if the rest has a mistake as well, or if the configuration did not come from a command line.
+    Returns None if another setting has a mistake as well, or if the configuration did not come from a command line.
     """
     if GlobalHydra.instance().is_initialized():
         return None
@@ -266,6 +269,6 @@ def _missing_recipe(file: str) -> str:
 def _quit(message: str, of_any_process: bool = False) -> None:
     if is_main_process():
         print(f"error: {in_one_line(message)}", file=sys.stderr)
-    elif of_any_process:  # the main process may have been killed and may not print this
+    elif of_any_process:  # the main process may have been killed before it prints the message
         print(in_one_line(message), file=sys.stderr)
     sys.exit(2)

@@ -1,9 +1,10 @@
-"""Refuse configuration files whose settings could run other code than the computation, or write other files.
+"""Refuse configuration files whose settings could run unexpected code or write to unexpected paths.
 
-Hydra builds callbacks, handlers of logs and a sweeper before a job begins. So the files are checked before Hydra
-composes them. `hydra`, `callbacks`, `logger`, and the output path, plugins and profiler of Lightning's Trainer may be
-set on the command line, and in these files of the installed `conf/`: app.yaml and the groups hydra, callbacks, logger,
-trainer and debug. A file of the group sweep may set `hydra.sweeper`, but no class and no database.
+Before a job begins, Hydra already builds callbacks, log handlers and a sweeper. So configuration files are checked
+before Hydra composes them. `hydra`, `callbacks`, `logger`, and the output path, plugins and profiler of Lightning's
+Trainer may be set on the command line, and in these files of the installed `conf/`: app.yaml and the groups hydra,
+callbacks, logger, trainer and debug. A file of the group sweep may set `hydra.sweeper`, except the sweeper's class and
+its database.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,15 +21,15 @@ from hydra.types import RunMode
 from pipelines.config.project import CONF, own_conf
 from retable.core.errors import UsageError
 
-FREE = ("app", "hydra", "callbacks", "logger", "trainer", "debug")  # files and groups of the installed conf/
+FREE = ("app", "hydra", "callbacks", "logger", "trainer", "debug")  # files and groups of conf/ that may set any name
 OBSERVING = ("hydra", "callbacks", "logger")
 OF_TRAINER = ("callbacks", "default_root_dir", "logger", "plugins", "profiler")
-NOT_OF_SWEEPS = ("_target_", "${", "storage")  # with these, a sweep's file could build any class or write to any path
+NOT_OF_SWEEPS = ("_target_", "${", "storage")  # these texts could build any class or write to any path
 SEARCH_PATH = "hydra.searchpath="
 
 
 def refuse_foreign_nodes(stage: str, arguments: Sequence[str]) -> None:
-    """Raise UsageError for a file of the stage's configuration that sets `hydra`, `callbacks`, `logger` or a path.
+    """Raise UsageError if a file of the stage's configuration sets a name that only the command line may set.
 
     Args:
         stage: name of the root config.
@@ -48,7 +49,7 @@ def refuse_foreign_nodes(stage: str, arguments: Sequence[str]) -> None:
             defaults = GlobalHydra.instance().config_loader().compute_defaults_list(stage, overrides, mode).defaults
     except HydraException:
         return
-    except yaml.YAMLError as error:  # a tag, such as !!python/object, which Hydra does not catch
+    except yaml.YAMLError as error:  # for example the tag !!python/object; Hydra does not catch this error
         raise UsageError(f"a configuration file cannot be read: {' '.join(str(error).split())}") from None
     for each in defaults:
         for folder in filter(None, (own_conf(), *folders, CONF)):
@@ -60,7 +61,7 @@ def refuse_foreign_nodes(stage: str, arguments: Sequence[str]) -> None:
 def _check(file: Path, package: str, path: str, installed: bool) -> None:
     """Raise UsageError if `file` sets a forbidden name.
 
-    `path` is the file's path in its configuration folder, without the ending.
+    `path` is the file's path in its configuration folder, without `.yaml`.
     """
     group = path.partition("/")[0]
     if installed and group in FREE:
@@ -71,11 +72,11 @@ def _check(file: Path, package: str, path: str, installed: bool) -> None:
         if search and not any(each in str(value) for each in NOT_OF_SWEEPS):
             continue
         if top in OBSERVING or (top == "trainer" and rest.partition(".")[0] in OF_TRAINER):
-            raise UsageError(f"{file} sets {name}, which only the command line may set; remove it there")
+            raise UsageError(f"{file} sets {name}, which only the command line may set; remove it from this file")
 
 
 def _folders(arguments: Sequence[str]) -> Iterator[Path]:
-    """Yield the folders of `--config-dir` and `-cd`."""
+    """Yield the folders that the command line names with `--config-dir` or `-cd`."""
     for number, argument in enumerate(arguments):
         name, equals, value = argument.partition("=")
         if name in ("--config-dir", "-cd"):
@@ -110,7 +111,7 @@ def _set_by(file: Path, package: str, chooses: bool) -> Iterator[tuple[str, Any]
         content = yaml.load(text, yaml.CSafeLoader)
     except (OSError, ValueError, yaml.YAMLError) as error:  # Hydra's own parser might still accept the file
         raise UsageError(f"{file} cannot be read: {' '.join(str(error).split())}") from None
-    if text.startswith("\ufeff"):  # Hydra would miss the header `# @package` and put the settings elsewhere
+    if text.startswith("\ufeff"):  # with this mark, Hydra does not recognise the header `# @package`
         raise UsageError(f"{file} begins with a byte-order mark; save the file as UTF-8 without this mark")
     prefix = f"{package}." if package not in ("", "_global_") else ""
     for key, value in content.items() if isinstance(content, Mapping) else ():

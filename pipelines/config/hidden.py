@@ -1,4 +1,4 @@
-"""Refuse environments without the package, and modules that hide packages of the environment."""
+"""Refuse environments without the package `retable`, and modules that hide installed packages."""
 
 import os
 import sys
@@ -8,9 +8,9 @@ from pathlib import Path
 
 
 def require_own_package() -> None:
-    """Exit with one line and code 2 if the environment has no package `retable`, as after a checkout was moved."""
+    """Exit with one line and code 2 if package `retable` is missing, for example because a checkout was moved."""
     found = find_spec("retable")
-    if found is None or found.origin is None:  # a folder of this name without code has no origin
+    if found is None or found.origin is None:  # `origin` is None for a folder `retable` without code
         own = Path(__file__).resolve().parents[2]
         message = f"this environment has no package retable; run `make env` in {own}, then use {own / '.venv/bin'}"
         print(f"error: {message}", file=sys.stderr)
@@ -20,13 +20,13 @@ def require_own_package() -> None:
 def refuse_hidden_packages() -> None:
     """Exit with one line and code 2 if a module hides an installed package.
 
-    Folders with package metadata are skipped: packages were installed into them on purpose.
+    Folders with package metadata are skipped: somebody installed packages into these folders on purpose.
     """
     own = Path(__file__).resolve().parents[2]
     installed = Path(sysconfig.get_paths()["purelib"])
     on_path = [Path(each) for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
     here = [Path.cwd()] if sys.path[0] in ("", os.getcwd()) else []  # `python -m` searches the working folder
-    # A folder can hide one of these packages only if Python searches it before the package's own folder.
+    # A folder can hide `retable` or `pipelines` only if Python searches the folder before the package's own folder.
     ours = {"retable": own / "src", "pipelines": own}
     for folder in here + on_path:
         ours = {name: place for name, place in ours.items() if place != folder.resolve()}

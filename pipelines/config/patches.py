@@ -38,7 +38,8 @@ def hydra_looks_into_folders() -> None:
 def dvc_writes_whole() -> None:
     """Make DVC write its files atomically.
 
-    Unpatched, DVC writes into a long `dvc.lock` for seconds, and cannot read a file left half-written by a kill.
+    Without the patch, DVC takes seconds to write a long `dvc.lock`. A kill meanwhile leaves an incomplete file, which
+    DVC cannot read.
     """
     from dvc_objects.fs.local import FsspecLocalFileSystem
 
@@ -49,9 +50,10 @@ def dvc_writes_whole() -> None:
 
 
 def dvc_writes_only_what_is_new() -> None:
-    """Make DVC replace only the entry of the finished stage in `dvc.lock`. The patch changes no byte of the file.
+    """Make DVC replace only the entry of the finished stage in `dvc.lock`.
 
-    Unpatched, DVC parses and dumps the whole file for each stage, which takes 7 s with 1,000 cells.
+    The resulting file is identical to the file that DVC writes without the patch.
+    Without the patch, DVC parses and dumps the whole file for each stage, which takes 7 s with 1,000 cells.
     """
     from dvc.dvcfile import Lockfile
     from dvc.stage.serialize import to_lockfile
@@ -78,7 +80,7 @@ def dvc_writes_only_what_is_new() -> None:
 def _in_place(text: str, head: str, notes: str) -> str:
     """Return `text` with a stage's entry replaced, or appended if the stage is new.
 
-    Returns "" if `text` does not end with the section `head`, followed only by indented lines.
+    Returns "" unless `text` ends with the line `head` followed only by indented lines.
     """
     _, separator, stages = text.rpartition(f"\n{head}")
     if not separator or re.search(r"^(?! {2})", stages.removesuffix("\n"), re.MULTILINE):

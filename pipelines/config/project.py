@@ -1,9 +1,9 @@
 """Folders of studies, configurations and code, in the checkout or in a user's own study.
 
 A study is a folder with a file `study.yaml` and a DVC project. The checkout's studies are in `studies/`. The default
-study's DVC files are at the top of the checkout, so that `dvc repro` there runs this study. A user's study may be in
-any folder, whether Retable runs from the checkout or from the installed package. Files in the study's folder `conf/`
-take precedence over the project's.
+study's DVC files are at the top of the checkout, so that `dvc repro` at the top runs this study. A user's study may be
+in any folder, whether Retable runs from the checkout or from the installed package. Files in the study's folder `conf/`
+take precedence over files of the same name in the project's `conf/`.
 """
 
 import os
@@ -21,7 +21,7 @@ from retable.core.artifacts import project_folder
 from retable.core.errors import UsageError, closest
 
 CODE = {"pipelines": Path(pipelines.__file__).parent, "retable": Path(retable.__file__).parent}
-TEMPLATE = CODE["pipelines"] / "template"  # in the wheel only; contains conf, studies and a project's DVC files
+TEMPLATE = CODE["pipelines"] / "template"  # exists in the wheel only; contains conf, studies and DVC files
 CHECKOUT = None if TEMPLATE.exists() else CODE["pipelines"].parent
 CONF = (CHECKOUT or TEMPLATE) / "conf"
 STUDIES = (CHECKOUT or TEMPLATE) / "studies"
@@ -32,7 +32,7 @@ CODE_LINKS = "code"  # folder in a study's folder, with links to the code that t
 
 def require_own_checkout() -> None:
     """Raise UsageError if the working folder is in a checkout (a copy or clone) whose code is not the running code."""
-    project_folder()  # raises if DVC_ROOT is not a folder
+    project_folder()  # raises UsageError if DVC_ROOT is not a folder
     code = {"pipelines": Path("pipelines"), "retable": Path("src/retable")}
     for folder in (Path.cwd(), *Path.cwd().parents):
         if not all((folder / path / "__init__.py").exists() for path in code.values()):
@@ -46,7 +46,7 @@ def require_own_checkout() -> None:
 
 
 def require_project_folder() -> None:
-    """Raise UsageError in a subfolder of a project, since paths of cells start at the project's folder."""
+    """Raise UsageError in a subfolder of a project, since paths of cells are relative to the project's folder."""
     here = Path.cwd()
     if here == CHECKOUT or (here / STUDY).exists() or (here / "outputs").exists():
         return
@@ -67,7 +67,7 @@ def own_conf() -> Path | None:
 
 
 def files_of_study() -> str:
-    """Return the path in front of the study's files: "" in its folder, `studies/history/` at the top of the checkout.
+    """Return the prefix of the study's files: "" in the study's folder, `studies/history/` at the top of the checkout.
 
     Raises: UsageError: the working folder is not a study's DVC project.
     """
@@ -115,11 +115,11 @@ def _project_of(folder: Path) -> Path:
 
 
 def enter_project(study: str | None = None, show_folder: bool = False) -> None:
-    """Change to a study's folder, and complete its links and DVC's settings.
+    """Make a study's folder the working folder, and add missing links and DVC settings there.
 
     Args:
         study: name or folder of the study; None for the working folder's study.
-        show_folder: print the folder if it is outside the working folder, for commands that write there.
+        show_folder: print the study's folder if it is outside the working folder; for commands that write files there.
 
     Raises: UsageError: the study does not exist.
     """
@@ -132,7 +132,7 @@ def enter_project(study: str | None = None, show_folder: bool = False) -> None:
 
 
 def code_of_plans(folder: Path) -> list[str]:
-    """Return the paths, in a study's folder, of the code that its plans depend on."""
+    """Return the paths, relative to a study's folder, of the code that its plans depend on."""
     links = [f"{CODE_LINKS}/{name}" for name, _ in _links(folder)]
     if folder == CHECKOUT:
         return ["conf", "pipelines", "src/retable", *links]
@@ -142,7 +142,7 @@ def code_of_plans(folder: Path) -> list[str]:
 
 def _links(folder: Path) -> Iterator[tuple[str, Path]]:
     if CHECKOUT is not None and folder != CHECKOUT:
-        yield "conf", CONF  # in the wheel, conf is inside pipelines
+        yield "conf", CONF  # in the wheel, the folder conf is inside pipelines
     if folder != CHECKOUT:
         yield from CODE.items()
     yield from _packages(folder).items()
@@ -167,7 +167,7 @@ def _packages(folder: Path) -> dict[str, Path]:
 
 
 def _named(pattern: str, files: Iterable[Path]) -> set[str]:
-    """Return the texts that the group in a regular expression matches in files."""
+    """Return all texts in `files` that match the group of the regular expression `pattern`."""
     texts = (path.read_text(encoding="utf-8", errors="replace") for path in files if path.is_file())
     return {name for text in texts for name in re.findall(pattern, text, re.MULTILINE)}
 
@@ -208,7 +208,7 @@ def _complete_study(folder: Path) -> None:
 
 
 def _edit_config(folder: Path, name: str, settings: dict[str, dict[str, str]]) -> None:
-    from configobj import ConfigObj  # DVC's parser of its configuration
+    from configobj import ConfigObj  # the parser that DVC uses for its configuration
 
     config = ConfigObj(str(folder / ".dvc" / name), encoding="utf-8")
     for section, values in settings.items():

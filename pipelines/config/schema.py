@@ -1,7 +1,7 @@
-"""The settings of each stage with their types and ranges. They are checked before anything is read or written.
+"""The settings of each stage with their types and ranges. Settings are checked before anything is read or written.
 
-Parts of a configuration, such as `model`, have a `_target_`; their settings are its parameters.
-`retable.core.settings` checks the settings of stages and of parts.
+A part of a configuration, such as `model`, names a class as `_target_`; the part's other settings are parameters of
+this class. `retable.core.settings` checks the settings of stages and of parts.
 """
 
 import os
@@ -101,7 +101,7 @@ class Finetuning(Schema):
     d_hidden: PositiveInt | None
     pooling: str | None
     layer_decay: Positive
-    optimizer: Mapping[str, Any]  # as checked for the stage's `optimizer`
+    optimizer: Mapping[str, Any]  # checked as the stage's `optimizer`, which has the same values
     validations: Positive
     crf: bool
     answers: Sequence[str] | None
@@ -273,8 +273,8 @@ STAGES: dict[str, type] = {
         *(Evaluate, Generate, Report, Scaling),
     )
 }
-# Settings of the `pretrain` stage for a count-based model. `init` is listed because `pretrain.count` itself refuses
-# `init`.
+# Settings of the `pretrain` stage for a count-based model. `init` is listed because `pretrain.count` refuses `init`
+# with a separate message.
 READ_TO_COUNT = {"corpus", "tokenizer", "tokens", "system", "out", "seed", "model", "objective", "init"} | {
     "trainer", "callbacks", "logger",  # allowed so that a sweep may mix neural and count-based recipes
 }  # fmt: skip
@@ -346,7 +346,7 @@ def _check_trainer(trainer: Mapping[str, Any]) -> None:
 
 
 def _check_observer(part: Any, group: str, name: str) -> None:
-    """Check a callback or logger; its class may come from any package, since cells do not depend on it."""
+    """Check a callback or logger; its class may come from any package, since no cell depends on the class."""
     if group == "logger" and name == "mlflow" and not part:
         return
     if not isinstance(part, Mapping) or "_target_" not in part:

@@ -1,4 +1,4 @@
-"""Write the best trial of a sweep into its recipe: `retable adopt multirun/pretrain/lstm_lr`.
+"""Write the settings of a sweep's best trial into the recipe: `retable adopt multirun/pretrain/lstm_lr`.
 
 The recipe's file in conf/recipe is changed in place, and its comments are kept. All cells that become stale are listed,
 by study. With `--as`, the settings are written to a new recipe that inherits from the swept recipe; no cell becomes
@@ -30,13 +30,13 @@ from retable.planning.cell import Cell
 from retable.planning.study import read_study
 from retable.reporting.sweeps import best_of, settings_of
 
-SHORTER = ("budget", "corpus", "epochs", "max_steps", "examples")  # settings that make trials cheaper than cells
+SHORTER = ("budget", "corpus", "epochs", "max_steps", "examples")  # settings that make trials cheaper than full runs
 OF_A_CELL = ("seed", "system", "init", "embedding", "budget", "out", "cell", "cells")  # settings that no recipe has
 SHOWN = 8  # largest number of stale cells listed per study
 
 
 def adopt(folder_name: str, dry_run: bool = False, new: str | None = None) -> None:
-    """Write the settings of a sweep's best trial into its recipe, and print the changes and stale cells.
+    """Write the settings of a sweep's best trial into the swept recipe, and print the changes and stale cells.
 
     Args:
         folder_name: the sweep's folder.
@@ -51,7 +51,7 @@ def adopt(folder_name: str, dry_run: bool = False, new: str | None = None) -> No
         raise UsageError(f"no trial of {folder} has a value; run the sweep's command again")
     if (recipe := best.get("recipe", sweep["recipe"])) is None:
         raise UsageError(f"{folder}: the swept stage has no recipe; write the settings on the stage's command line")
-    if not re.fullmatch(r"[\w-]+(\.[\w-]+)*(/[\w-]+(\.[\w-]+)*)*", str(recipe)):  # the folder may be from elsewhere
+    if not re.fullmatch(r"[\w-]+(\.[\w-]+)*(/[\w-]+(\.[\w-]+)*)*", str(recipe)):  # the folder may come from elsewhere
         raise UsageError(f"{folder / SWEEP_FILE}: recipe {recipe!r} is not a file in conf/recipe; correct it there")
     texts = read_texts(folder).loc[best.name]
     best_values = {name.lstrip("+"): value(texts[name]) for name in settings_of(trials) if name != "recipe"}
@@ -70,7 +70,7 @@ def adopt(folder_name: str, dry_run: bool = False, new: str | None = None) -> No
         written = Path(recipe).with_name(new)
         path = path.with_name(f"{new}.yaml")
         if TEMPLATE in path.parents:
-            files_of_study()  # raises if the folder has no study, since nothing could use the recipe
+            files_of_study()  # raises UsageError outside a study, where nothing could use the recipe
             path = Path("conf/recipe", f"{written}.yaml")
         origin = f"# {recipe} with the settings of trial {best['trial']} of {folder}."
         before = f"# @package _global_\n{origin}\ndefaults: [/recipe/{recipe}, _self_]\n"
@@ -105,7 +105,7 @@ def adopt(folder_name: str, dry_run: bool = False, new: str | None = None) -> No
 
 
 def _refuse_known(name: str) -> None:
-    """Raise UsageError if a new recipe cannot have this name."""
+    """Raise UsageError if a new recipe cannot have the name `name`."""
     if not re.fullmatch(r"[A-Za-z0-9][\w-]*", name):
         raise UsageError(f"--as {name}: write letters, digits, - and _ only, as in lstm_tuned")
     if name in conf().names("recipe"):
@@ -113,10 +113,11 @@ def _refuse_known(name: str) -> None:
 
 
 def stale_cells(recipe: str, settings: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the names of studies, each with the places of its cells that new settings of a recipe would change.
+    """Yield each study's name, and the places of the study's cells that new settings of a recipe would change.
 
-    Studies without such cells are left out. The project's studies and the working folder's study are searched. Cells of
-    recipes that inherit from this recipe are included, unless those recipes or the study override the settings.
+    Studies in which no cell would change are left out. The project's studies and the working folder's study are
+    searched. Cells of recipes that inherit from this recipe are included, unless those recipes or the study override
+    the settings.
     """
     own = own_conf()
     files = [] if own is not None and own in conf().path(f"recipe/{recipe}").parents else [*STUDIES.glob(f"*/{STUDY}")]
@@ -139,7 +140,7 @@ def stale_cells(recipe: str, settings: Mapping[str, Any]) -> Iterator[tuple[str,
 def _is_changed(cell: Cell, recipe: str, settings: Mapping[str, Any], known: dict[tuple[Any, ...], bool]) -> bool:
     """Return whether new settings of a recipe change a cell's configuration.
 
-    `known` caches the answers; cells that differ only in their seed, for example, share an answer.
+    `known` caches the results; cells that differ only in the seed, for example, have the same result.
     """
     if (own := cell.settings.get("recipe")) is None:
         return False
@@ -171,7 +172,7 @@ def written_at(stage: str, overrides: Sequence[str], names: Sequence[str]) -> di
 
 
 def value(text: Any) -> Any:
-    """Parse a setting's text as YAML; floats are rounded to four digits, since a search finds no more."""
+    """Parse a setting's text as YAML; floats are rounded to four digits, since no search is more precise."""
     read = YAML(typ="safe").load(str(text))
     return float(f"{read:.4g}") if isinstance(read, float) else read
 

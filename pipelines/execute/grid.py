@@ -36,8 +36,8 @@ class Sweep(Sweeper):
     """The base class of this project's sweepers.
 
     Args:
-        metric: the metric by which jobs are compared. With None, the metric is validation/loss or, if no job has
-            validation/loss, the first validation metric in alphabetical order.
+        metric: the metric by which jobs are compared. If `metric` is None, jobs are compared by validation/loss or, if
+            no job has validation/loss, by the first validation metric in alphabetical order.
         direction: minimize or maximize; None to derive it from the metric's name.
         params: values to sweep over, in addition to values on the command line: {optimizer.lr: "1e-3,1e-2"}.
     """
@@ -84,7 +84,7 @@ class Sweep(Sweeper):
 
 
 class Grid(Sweep):
-    """The sweeper `hydra/sweeper=grid`, which runs every combination of the values."""
+    """The sweeper `hydra/sweeper=grid`, which runs every combination of the swept values."""
 
     def sweep(self, arguments: list[str]) -> Any:
         parsed = self.parsed(arguments)
@@ -130,7 +130,7 @@ def row_of(job: Job, settings: Sequence[str], metric: str) -> dict[str, Any]:
 
 
 def leave(launcher: Processes, rows: Sequence[Mapping[str, Any]], metric: str, lower: bool) -> None:
-    """Write a sweep's results to its folder, and print its table and its best trial.
+    """Write a sweep's results to its folder, and print the sweep's table and best trial.
 
     Args:
         launcher: the launcher that ran the jobs.
@@ -179,7 +179,7 @@ def show(sweeps: Sequence[str]) -> None:
 
 @contextlib.contextmanager
 def parent_run(config: DictConfig, launcher: Processes, settings: Sequence[str]) -> Iterator[Any]:
-    """Open the sweep's run in MLflow, which is the parent of its jobs' runs. A resumed sweep continues the same run.
+    """Open the sweep's run in MLflow, which is the parent of all jobs' runs. A resumed sweep continues the same run.
 
     Yields None if the jobs are not logged to MLflow.
     """
@@ -208,7 +208,7 @@ def parent_run(config: DictConfig, launcher: Processes, settings: Sequence[str])
 
 
 def read_trials(folder: Path) -> "pd.DataFrame":
-    """Read a sweep's `trials.csv`; raise UsageError if it is not a sweep's file."""
+    """Read a sweep's `trials.csv`; raise UsageError if the file was not written by a sweep."""
     import pandas as pd
 
     from retable.reporting.sweeps import FACTS
@@ -228,7 +228,7 @@ def read_texts(folder: Path) -> "pd.DataFrame":
 
 
 def sweep_folder(path: str) -> Path:
-    """Return the relative path of a sweep's folder; raise UsageError if it has no `trials.csv`."""
+    """Return the relative path of a sweep's folder; raise UsageError if the folder has no `trials.csv`."""
     folder = Path(os.path.relpath(path or "."))
     if not (folder / LEDGER).exists():
         known = sorted(str(path.parent) for path in Path("multirun").glob(f"*/*/{LEDGER}"))

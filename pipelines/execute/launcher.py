@@ -62,7 +62,7 @@ class Job:
     report: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def name(self) -> str:  # StudyProgress reads name, address and steps
+    def name(self) -> str:  # `StudyProgress` reads `name`, `address` and `steps`
         return self.label
 
     @property
@@ -79,7 +79,7 @@ class Job:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Return the metrics of the job's cell; {} if there is no finished cell."""
+        """Return the metrics of the job's cell, or {} if the job has no finished cell."""
         return read_json(self.cell / "metrics.json") if self.cell is not None and self.code == 0 else {}
 
     def problem(self) -> str:
@@ -102,9 +102,9 @@ class Devices:
 
     @contextlib.contextmanager
     def taken(self, gpus: int, processes: int) -> Iterator[dict[str, str]]:
-        """Wait for devices and reserve them until the block ends.
+        """Wait until devices are free, and reserve these devices until the block ends.
 
-        A job with more processes than there are cores reserves all cores.
+        A job that has more processes than the machine has cores reserves all cores.
 
         Yields: environment variables that restrict the job to its GPUs.
         """
@@ -148,7 +148,7 @@ class Processes(Launcher):
         self.recipe = config.hydra.runtime.choices.get("recipe")
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        """Run jobs to their end and return their results in the form that Hydra's own sweepers use."""
+        """Run jobs to the end, and return the results in the form that Hydra's own sweepers use."""
         jobs = self.checked(job_overrides, initial_job_idx)
         with self.running(len(jobs)):
             self.run(jobs)
@@ -182,7 +182,7 @@ class Processes(Launcher):
     def check(
         self, overrides: Sequence[str], number: int, swept_settings: Sequence[str] = (), suffix: str | None = None
     ) -> Job:
-        """Check that a job can begin, and return it.
+        """Check that a job can begin, and return the job.
 
         Args:
             overrides: the job's overrides.
@@ -190,7 +190,7 @@ class Processes(Launcher):
             swept_settings: settings that come first in the cell's name.
             suffix: end of the cell's name; None to derive it from the overrides that the name does not contain yet.
 
-        Raises: UsageError: the job's settings are wrong, or it needs more GPUs than this machine has.
+        Raises: UsageError: the job's settings are wrong, or the job needs more GPUs than this machine has.
         """
         with self._composing:
             before = HydraConfig.instance().cfg
@@ -218,7 +218,7 @@ class Processes(Launcher):
         return Job(number, overrides, label, self.folder / f"{number}.log", gpus, processes, suffix)
 
     def _needs(self, trainer: Mapping[str, Any]) -> tuple[int, int]:
-        """Return the number of GPUs and of processes that a job with this trainer needs."""
+        """Return the number of GPUs and the number of processes that a job with `trainer` needs."""
         accelerator, devices = str(trainer.get("accelerator", "cpu")), trainer.get("devices", 1)
         on_gpus = accelerator in ("gpu", "cuda") or (accelerator == "auto" and len(self._gpus) > 0)
         every = len(self._gpus) if on_gpus else 1
@@ -269,7 +269,8 @@ class Processes(Launcher):
         `variables` are added to the job's environment.
         """
         assert self._engine is not None
-        # An engine that allocates devices makes the job wait for the devices.
+        # If the engine allocates devices itself, this process reserves none: the job waits for its devices in the
+        # engine.
         required = (0, 0) if self._engine.allocates else (job.gpus, job.processes)
         with self.devices.taken(*required) as own:
             if self._stopping:
@@ -286,7 +287,7 @@ class Processes(Launcher):
             job.code = self._engine.run(
                 module, job.overrides, environment, job.log.resolve(), devices, gpus=job.gpus > 0
             )
-            if self._stopping:  # the job can be resumed; it did not fail
+            if self._stopping:  # the job did not fail, and can be resumed
                 job.code = None
                 return
             job.seconds = time.monotonic() - began
@@ -305,8 +306,8 @@ class Processes(Launcher):
 def in_parallel(work: Any, items: Sequence[Any], at_a_time: int, now_and_then: Any = lambda: None) -> None:
     """Call `work` on each item in threads, and `now_and_then` every half second.
 
-    After the first exception, or a signal to the main thread, no further item is started. The running threads end when
-    the processes that they wait for end.
+    After the first exception, or a signal to the main thread, no further item is started. Running threads continue
+    until the processes for which they wait have ended.
     """
     threads = ThreadPoolExecutor(max(at_a_time, 1))
     waiting: set[Future[None]] = {threads.submit(work, item) for item in items}
@@ -325,7 +326,7 @@ def _key(override: str) -> str:
 
 
 def _split_swept(overrides: Sequence[str], swept_settings: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Split overrides into the overrides of swept settings and all others."""
+    """Split overrides into overrides of swept settings and all other overrides."""
     first = [each for each in overrides if _key(each) in swept_settings]
     return first, [each for each in overrides if each not in first]
 

@@ -91,7 +91,7 @@ class Search(Sweep):
     def _open(self, facts: Mapping[str, Any], lower: bool) -> None:
         """Open Optuna's study and enqueue failed trials of earlier runs.
 
-        Raises: UsageError: an existing study has another search space, metric or fixed settings, or its database does
+        Raises: UsageError: an existing study has another search space, metric or fixed settings, or the database does
             not answer.
         """
         self._url = self._storage or f"sqlite:///{self.launcher.folder / 'trials.db'}"
@@ -158,7 +158,7 @@ class Search(Sweep):
             for left in self._of(TrialState.RUNNING):
                 if self._claim(left.number):
                     if left.number not in {each.number for each in self._of(TrialState.RUNNING)}:
-                        self._release(left.number)  # another worker has finished it meanwhile
+                        self._release(left.number)  # another worker has finished this trial meanwhile
                         continue
                     self._seed_for(left.number)
                     return self._drawn(optuna.Trial(self._study, left._trial_id))
@@ -171,7 +171,7 @@ class Search(Sweep):
             return self._drawn(trial)
 
     def _seed_for(self, number: int) -> None:
-        """Seed the sampler by the trial's number, so that interruptions of a search do not change its values."""
+        """Seed the sampler by the trial's number, so that interruptions of a search do not change the drawn values."""
         self._study.sampler = self._sampler(seed=int(digest_of([self._seed, number])[:8], 16))
 
     def _drawn(self, trial: optuna.Trial) -> optuna.Trial:
@@ -206,7 +206,10 @@ class Search(Sweep):
             yield
 
     def _claim(self, number: int) -> bool:
-        """Lock a trial for this worker and return whether it succeeded; the kernel unlocks a killed worker's trials."""
+        """Lock a trial for this worker; return False if it is locked already.
+
+        The kernel unlocks the trials of a killed worker.
+        """
         if number in self._claims:
             return False
         file = (self.launcher.folder / f"{number}.lock").open("w")
@@ -227,7 +230,7 @@ class Search(Sweep):
 def distribution(override: Override) -> BaseDistribution:
     """Return Optuna's distribution for `interval(1e-4,1e-2)`, `tag(log, interval(…))`, `range(1,9,2)` or `a,b,c`.
 
-    Raises: UsageError: the override has none of these forms, or its range contains no value.
+    Raises: UsageError: the override has none of these forms, or the range in the override contains no value.
     """
     match override.value():
         case IntervalSweep(start=float() | int() as low, end=float() | int() as high, tags=tags):
@@ -278,8 +281,8 @@ def suggested(trial: optuna.Trial, name: str, of: BaseDistribution) -> Any:
 def corners(space: Mapping[str, BaseDistribution]) -> Iterator[list[str]]:
     """Yield the overrides for some corners of a search space.
 
-    The first corner has the first value of every setting. In each further corner, one setting has another value.
-    The values of an interval are its two ends.
+    The first corner has the first value of every setting. Each further corner differs from the first corner in one
+    setting. The values of an interval are its two ends.
     """
     ends = {
         key: [*each.choices] if isinstance(each, CategoricalDistribution) else [each.low, each.high]  # type: ignore

@@ -11,7 +11,7 @@ from rich.text import Text
 
 
 class Shown(Protocol):
-    """A stage or job with progress: its name, its unique address, and the file of its progress (`step/steps`)."""
+    """A stage or job: its name, its unique address, and the file to which it writes its progress (`step/steps`)."""
 
     @property
     def name(self) -> str: ...
@@ -32,7 +32,7 @@ class StudyProgress:
         )  # fmt: skip
         self._total, self._ended = total, 0
         self._study = self._bars.add_task(what, total=total, figures=f"stage 0 of {total}")
-        self._stages: dict[str, tuple[Path, TaskID]] = {}  # the file of each stage's progress, and its bar
+        self._stages: dict[str, tuple[Path, TaskID]] = {}  # the progress file and the bar of each running stage
         self._lock = Lock()  # a sweep's jobs begin and end in separate threads
 
     def __enter__(self) -> "StudyProgress":

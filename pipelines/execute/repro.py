@@ -1,4 +1,4 @@
-"""Run a study up to its tables: `retable repro smoke --jobs 2`, or `make repro STUDY=smoke JOBS=2`.
+"""Run a study's stages and make its tables: `retable repro smoke --jobs 2`, or `make repro STUDY=smoke JOBS=2`.
 
 DVC runs each stage and caches its output, as with `dvc repro`. Independent stages run in parallel, as forks of a
 process that has loaded the libraries. Each stage has one thread, unless OMP_NUM_THREADS is set. Stages that train on
@@ -45,11 +45,11 @@ class Stage:
 
     Attributes:
         before: addresses of the stages whose outputs this stage reads.
-        devices: the devices that the stage needs, in the format that `resources` returns.
+        devices: the devices that the stage needs, in the format of `resources`.
         reports: for the stage `report`, the page that it writes; DVC does not track this file. None for other stages.
     """
 
-    address: str  # the argument for `dvc repro`
+    address: str  # the stage's name as an argument for `dvc repro`
     name: str
     reads: list[str]
     outs: list[str]
@@ -77,7 +77,7 @@ class Stage:
         return "from the cache" if cached else "no change"
 
     def problem(self) -> str:
-        """Return the last error line of the stage's log or, if there are no errors, the last line that is not DVC's."""
+        """Return the last error line of the stage's log or, without errors, the last line that DVC did not write."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         of_dvc = ("ERROR: failed to repro", "Running stage '")
         lines = [line for line in lines if line.strip() and not line.startswith(of_dvc)]
@@ -86,7 +86,7 @@ class Stage:
 
 
 def repro(study: str | None, jobs: int | None = None, on: str = "local") -> int:
-    """Run a study's stale stages and print its first table.
+    """Run a study's stale stages, and print the first table of the study's report.
 
     Args:
         study: name or folder of the study; None for the working folder's study.
@@ -167,7 +167,7 @@ def _devices(cell: Cell, conf: Conf) -> str:
     trainer = conf.read("trainer", cell.settings.get("trainer", "cpu"))
     trainer = trainer | {key.rpartition(".")[2]: value for key, value in cell.settings.items() if "trainer." in key}
     devices, nodes = (str(trainer.get(name, 1)) for name in ("devices", "num_nodes"))
-    n = int(devices) if devices.isdigit() else 1  # with `auto`, training uses all devices that the engine assigns
+    n = int(devices) if devices.isdigit() else 1  # with devices=auto, training uses all devices that the engine assigns
     return resources(0 if cell.stage in GIVING_ON else n, trainer.get("accelerator", "auto") != "cpu", int(nodes))
 
 
@@ -199,15 +199,15 @@ def run(
 ) -> tuple[list[Stage], list[Stage]]:
     """Run stages on an engine, in parallel where dependencies allow.
 
-    Stages that do not depend on a failed stage still run. The report is forced to run if any cell ran.
+    Stages that do not depend on a failed stage still run. If any cell ran, the stage `report` runs, too.
 
     Args:
         study: name of the study.
         stages: the stages, each after its dependencies.
         on: a context manager that starts the engine.
         console: the console that shows the progress.
-        left: returns the addresses of the stages that still must run. It is called after the stage `plan`, since most
-            plans stay the same.
+        left: returns the addresses of the stages that still must run. `left` is called after the stage `plan`, which
+            usually leaves most plans unchanged.
 
     Returns: the stages that failed, and the stages that DVC ran instead of restoring their outputs.
     """
@@ -215,7 +215,7 @@ def run(
     os.environ |= {environment.STUDY: study, environment.DATA: "data", "SHELL": "/bin/sh"}
     waiting, failed, ran = list(stages), list[Stage](), list[Stage]()
     done = {address for stage in stages for address in stage.before} - {stage.address for stage in stages}
-    running: dict[int, tuple[Stage, int, float]] = {}  # keys: the descriptors that signal the end of processes
+    running: dict[int, tuple[Stage, int, float]] = {}  # keys: file descriptors that signal the end of processes
     listen()
     with ending(running), on as runner, StudyProgress(f"study {study}", len(stages), console) as progress:
         require_processors(runner)
@@ -230,7 +230,7 @@ def run(
                 running[os.pidfd_open(pid)] = stage, pid, time.monotonic()
                 progress.begins(stage)
                 continue
-            if not running:  # all other stages depend on failed stages
+            if not running:  # all stages that have not run depend on failed stages
                 break
             for end in select.select(list(running), [], [], 0.5)[0]:
                 stage, pid, since = running.pop(end)
@@ -270,7 +270,7 @@ def ending(running: Mapping[int, tuple[Stage, int, float]]) -> Iterator[None]:
 
 
 def start(stage: Stage, force: bool) -> int:
-    """Start DVC on a stage in a fork and return its process id; with `force`, DVC runs it even if nothing changed."""
+    """Start DVC on a stage in a fork and return its process id; with `force`, DVC runs even an unchanged stage."""
     stage.log.parent.mkdir(parents=True, exist_ok=True)
     log = os.open(stage.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
 
@@ -289,7 +289,7 @@ def start(stage: Stage, force: bool) -> int:
         os.environ |= {environment.PROGRESS: str(stage.steps.resolve()), environment.DEVICES: stage.devices}
         sys.exit(main(["--wait-for-lock", "repro", "--single-item", *["--force"] * force, stage.address]))
 
-    with held():  # a signal before the fork opens its log would print a traceback to the terminal
+    with held():  # otherwise a signal before the fork opens its log prints a traceback to the terminal
         pid = forked(work)
     os.close(log)
     return pid

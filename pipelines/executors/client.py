@@ -1,4 +1,4 @@
-"""Client of local.py and server.py, which are servers at a Unix socket that run Python modules."""
+"""Client of local.py and server.py, two servers that listen at a Unix socket and run Python modules."""
 
 import contextlib
 import ctypes
@@ -23,7 +23,7 @@ LONGEST = 107  # Linux's limit for the path of a socket, in bytes
 def started(server: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Start `python <server> ADDRESS`, yield ADDRESS and the server's first line, and stop the server after the block.
 
-    The server has its own session, so signals from a terminal, or to the group of this process, do not reach it.
+    The server has its own session, so signals from a terminal, or to this process's group, do not reach the server.
     """
     address = _address()
     try:
@@ -34,7 +34,7 @@ def started(server: Sequence[str]) -> Iterator[tuple[str, str]]:
             assert process.stdin is not None and process.stdout is not None
             try:
                 first_line = process.stdout.readline().rstrip()
-            except BaseException:  # for example after a signal; nothing runs on the server yet
+            except BaseException:  # for example because of a signal; the server runs no job yet
                 process.kill()
                 raise
             try:
@@ -54,13 +54,13 @@ def _address() -> str:
     for parent in dict.fromkeys((tempfile.gettempdir(), "/tmp", "/var/tmp")):  # noqa: S108, mkdtemp makes it safely
         _remove_dead(parent)
         with contextlib.suppress(OSError):
-            folder = tempfile.mkdtemp(prefix=_prefix(), dir=parent)  # a TemporaryDirectory is removed when a fork ends
+            folder = tempfile.mkdtemp(prefix=_prefix(), dir=parent)  # forks would remove a TemporaryDirectory
             address = f"{folder}/forks"
             write_python(address)
             if len(os.fsencode(address)) <= LONGEST and os.access(python_of(address), os.X_OK):
                 return address
             shutil.rmtree(folder)
-    from retable.core.errors import UsageError  # the script of write_python imports this module but no packages
+    from retable.core.errors import UsageError  # not at the top: `write_python`'s script cannot import packages
 
     raise UsageError(
         f"{tempfile.gettempdir()}, /tmp and /var/tmp cannot be used: each has too long a path, is not writable or "
@@ -81,7 +81,7 @@ def _remove_dead(parent: str) -> None:
     for path in Path(parent).glob(f"{_prefix()}????????/forks"):
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
             if time.time() - path.stat().st_mtime < 60:
-                continue  # its server may be about to listen
+                continue  # the folder's server may not listen yet
             try:
                 connection.connect(str(path))
             except ConnectionRefusedError:
@@ -97,7 +97,7 @@ def write_python(address: str) -> None:
     """Write a script `python` that makes the server run `-m module argument…` or `file argument…`.
 
     The server uses the script's working folder. If the shell's PATH begins with the script's folder, commands such as
-    `python -m module` need no change. The script ends with the process that started it.
+    `python -m module` need no change. The script ends when the process that started the script ends.
     """
     script = Path(python_of(address))
     text = f"""#!{os.readlink("/proc/self/exe")} -S
@@ -116,9 +116,10 @@ sys.exit(submit({address!r}, module, arguments, os.getcwd(), dict(os.environ), o
 def submit(
     address: str, module: str, arguments: Sequence[str], folder: str, environment: dict[str, str], out: str, err: str
 ) -> int:
-    """Run a module or a file in a folder, and return the exit code, which is negative if a signal ended the process.
+    """Run a module or file in the working folder `folder`; return the exit code, which is negative after a signal.
 
-    The module's output is appended to the files `out` and `err`. If this process ends first, the module is stopped.
+    The module's output is appended to the files `out` and `err`. If this process ends before the module does, the
+    module is stopped.
     """
     job = {"module": module, "arguments": arguments, "folder": folder, "environment": environment,
            "out": out, "err": err}  # fmt: skip
@@ -130,7 +131,7 @@ def submit(
                 pass  # Ray cancels a task without a signal, which a blocking wait would not notice
             return int(stream.readline())
         except KeyboardInterrupt:
-            connection.shutdown(socket.SHUT_WR)  # the server then ends the process
+            connection.shutdown(socket.SHUT_WR)  # makes the server end the job
             stream.readline()
             raise
 

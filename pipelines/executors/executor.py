@@ -1,7 +1,8 @@
 """Engines that run the stages of a study and the jobs of a sweep: forks on this machine, a Ray cluster, or Slurm.
 
 An engine is a server at a Unix socket with the protocol of client.py. `Engine.run` and the script of `write_python`
-send modules to the server. All machines must see the project's folder and the Python environment under the same paths.
+send the names of modules to the server, which runs them. All machines must see the project's folder and the Python
+environment under the same paths.
 """
 
 import contextlib
@@ -48,16 +49,16 @@ class Engine:
         gpus: bool = False,
         nodes: int = 1,
     ) -> int:
-        """Run a module and return its exit code, which is negative for a signal.
+        """Run a module and return its exit code, which is negative if a signal ended the module.
 
-        The module gets SIGTERM if this process ends first.
+        The module gets SIGTERM if this process ends before the module does.
 
         Args:
             module: name of the module.
             arguments: the module's command line.
             environment: the module's environment variables.
             log: the file to which the module's output is appended.
-            devices: number of CPU cores, or of GPUs with `gpus`, per node.
+            devices: number of CPU cores per node; if `gpus` is true, number of GPUs per node.
             gpus: whether devices are GPUs.
             nodes: number of nodes.
         """
@@ -76,7 +77,7 @@ def resources(devices: int, gpus: bool = False, nodes: int = 1) -> str:
 
 
 def engine(name: str, slots: int | None = None) -> AbstractContextManager[Engine]:
-    """Return a context manager that starts an engine and stops it: running modules get SIGTERM, later SIGKILL.
+    """Return a context manager that starts an engine and at the end stops it; modules get SIGTERM, later SIGKILL.
 
     Args:
         name: local, ray or slurm.

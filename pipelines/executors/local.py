@@ -1,8 +1,9 @@
 """A fork server: runs modules in forks of a process that has already imported the libraries.
 
-`python local.py ADDRESS` serves at a Unix socket and prints `ready`. The server ends when its standard input contains a
-line or ends. Forks that still run then get SIGTERM, and after PATIENCE seconds SIGKILL. `multiprocessing.forkserver`
-would be as fast, but only the process that started it can use it. DVC starts stages in a shell.
+`python local.py ADDRESS` listens at a Unix socket and prints `ready`. The server ends when a line arrives at its
+standard input, or when this input is closed. Forks that still run then get SIGTERM, and after PATIENCE seconds SIGKILL.
+`multiprocessing.forkserver` would be as fast, but only the process that started it can use it, and DVC starts stages in
+a shell.
 """
 
 import atexit
@@ -24,7 +25,7 @@ from functools import partial
 from typing import Any
 
 SERVER = "RETABLE_FORKS"  # the address of the fork server that runs this process
-PATIENCE = 30  # seconds that a training has to write its checkpoint
+PATIENCE = 30  # seconds that a training run may take to write its checkpoint
 # Libraries that stages import. Each stage imports the project's code itself, so that edits take effect.
 LIBRARIES = (
     *("hydra", "lightning", "mlflow.store.tracking.sqlalchemy_store", "mlflow.tracking"),
@@ -36,7 +37,7 @@ LIBRARIES = (
 def server() -> Iterator[str]:
     """Start a fork server, yield its address, and stop it after the block.
 
-    A process that is itself a fork of a server yields the address of that server.
+    In a process that is itself a fork of a server, yield the address of that server and start no other.
     """
     if SERVER in os.environ:
         yield os.environ[SERVER]
@@ -56,7 +57,7 @@ def exec_module(
     `sys.executable` becomes the server's script, so that Lightning, too, starts its processes as forks of the server.
     """
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    write = os.O_WRONLY | os.O_APPEND  # out and err may be the same file
+    write = os.O_WRONLY | os.O_APPEND  # append, since `out` and `err` may be the same file
     for stream, path, flags in ((0, os.devnull, os.O_RDONLY), (1, out, write), (2, err, write)):
         opened = os.open(path, flags)
         os.dup2(opened, stream)
@@ -66,7 +67,7 @@ def exec_module(
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    sys.argv = [module, *arguments]  # runpy replaces the first entry by the module's file
+    sys.argv = [module, *arguments]  # runpy replaces the first entry of sys.argv by the module's file
     own = [os.path.dirname(module) if module.endswith(".py") else folder]
     sys.path[:1] = [*own, *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
     if module.endswith(".py"):
@@ -98,7 +99,7 @@ def forked(work: Callable[[], None]) -> int:
 
 
 def serve(address: str) -> None:
-    """Import the libraries, and fork a process for each connection until standard input has a line or ends.
+    """Import the libraries, and fork a process for each connection until standard input has a line or is closed.
 
     This process and its forks have their own session and process group, so Ctrl-C reaches only the client.
     """
@@ -106,7 +107,7 @@ def serve(address: str) -> None:
         if select.select([0], [], [], 0)[0]:
             return
         importlib.import_module(name)
-    gc.freeze()  # otherwise each fork visits and copies all objects when it ends: two seconds
+    gc.freeze()  # otherwise each fork takes two seconds to visit and copy all objects when it ends
     with socket.socket(socket.AF_UNIX) as listener:
         try:
             listener.bind(address)
@@ -130,8 +131,11 @@ def serve(address: str) -> None:
 
 
 def answer(connection: socket.socket, address: str) -> None:
-    """Run the job of a connection in a fork and send its exit code. If the client ends first, the job gets SIGTERM."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a SIGTERM to the group ends only the job, which is a further fork
+    """Run the job of a connection in a fork, and send the job's exit code.
+
+    If the client ends before the job does, the job gets SIGTERM.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # only the job, a further fork, ends on a SIGTERM to the group
     with connection.makefile() as stream:
         if not (line := stream.readline()):  # the client only tested the socket, or has ended
             return

@@ -33,7 +33,7 @@ class Cluster:
 
     def start(self, job: dict[str, Any], devices: int, gpus: bool, nodes: int) -> "Task":
         if nodes > 1:
-            raise UsageError("Ray runs a training on one node only; leave trainer.num_nodes out, or use slurm")
+            raise UsageError("Ray runs a training on one node only; remove trainer.num_nodes, or use slurm")
         return Task(self._ray, self._run.options(num_cpus=devices, num_gpus=devices * gpus).remote(job))
 
 

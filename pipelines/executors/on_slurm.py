@@ -28,13 +28,13 @@ class Cluster:
         done = subprocess.run(["sinfo", "--noheader", "--format=%C"], capture_output=True, text=True)
         if done.returncode:
             raise UsageError(f"Slurm does not answer: {' '.join(done.stderr.split())}")
-        self.slots = sum(int(line.split("/")[3]) for line in done.stdout.split())  # allocated/idle/other/total
+        self.slots = sum(int(line.split("/")[3]) for line in done.stdout.split())  # cores: allocated/idle/other/total
 
     def start(self, job: dict[str, Any], devices: int, gpus: bool, nodes: int) -> "Submitted":
         command = shlex.join([sys.executable, "-m", job["module"], *job["arguments"]])
         # Jobs are queued again after the exit codes 99, 138 and 143. 99: the checkpoint was written near the time
-        # limit. 138: SIGUSR1 came before its handler was set. 143: SIGTERM, by preemption or by `end`; `end` sets
-        # Requeue=0, so that its jobs are not queued again.
+        # limit. 138: SIGUSR1 came before its handler was set. 143: SIGTERM, sent at preemption or by `end`; `end` also
+        # sets Requeue=0, so that jobs which it stops are not queued again.
         again = "case $code in 99|138|143) scontrol requeue $SLURM_JOB_ID;; esac"
         script = f"#!/bin/sh\ntrap : TERM\nsrun {command}\ncode=$?\n{again}\nexit $code\n"
         options = [

@@ -1,7 +1,7 @@
-"""Server of the engines ray and slurm: `python -m pipelines.executors.server ray ADDRESS` serves at a Unix socket.
+"""Server of the engines ray and slurm: `python -m pipelines.executors.server ray ADDRESS` listens at a Unix socket.
 
 The server prints `ready` and the cluster's number of CPU cores, or one line with the reason why it did not start. When
-the server's standard input contains a line or ends, running processes get SIGTERM, and after PATIENCE seconds SIGKILL.
+the server's standard input has a line or is closed, running processes get SIGTERM, and after PATIENCE seconds SIGKILL.
 
 A process whose node dies or is preempted runs again on another node; training then resumes from its checkpoint.
 """
@@ -23,7 +23,7 @@ from pipelines.config.environment import DEVICES, ENGINE
 from pipelines.executors.executor import resources
 from retable.core.errors import UsageError
 
-PATIENCE = 60  # seconds that a training has to write its checkpoint, and the cluster to report the training's end
+PATIENCE = 60  # seconds in which training writes its checkpoint and the cluster reports the end of training
 
 
 class Running(Protocol):
@@ -36,7 +36,7 @@ class Running(Protocol):
         """Ask the process to end, as SIGTERM does."""
 
     def kill(self) -> None:
-        """Kill the process; this is called if `end` had no effect."""
+        """Kill the process; this method is called if `end` had no effect."""
 
 
 class Cluster(Protocol):
@@ -56,7 +56,7 @@ class Cluster(Protocol):
 
 
 class Here:
-    """A process on this machine, for stages that run their parts on the engine."""
+    """A process on this machine, for stages that run only parts of their work on the engine."""
 
     def __init__(self, job: dict[str, Any]):
         with open(job["out"], "ab") as out, open(job["err"], "ab") as err:
@@ -88,12 +88,12 @@ def serve(cluster: Cluster, address: str) -> None:
 
 
 def answer(cluster: Cluster, connection: socket.socket, engine: str, ended: threading.Event) -> None:
-    """Run the job of a connection and send its exit code; stop the job if the client ends."""
+    """Run the job of a connection and send the job's exit code; stop it if the client ends."""
     with connection, connection.makefile("rw") as stream:
         if not (line := stream.readline()):  # the client only tested the socket, or has ended
             return
         job = json.loads(line)
-        for name in ("out", "err"):  # may be the client's /proc/…/fd/…, which exists only on the client's machine
+        for name in ("out", "err"):  # a link in the client's /proc exists only on the client's machine
             job[name] = os.path.realpath(job[name])
         devices, kind, nodes = job["environment"].get(DEVICES, resources(1)).split()
         job["environment"][ENGINE] = "local" if int(devices) else engine

@@ -1,1 +1,1 @@
-"""Derive a study's cells, their configurations and their code, write its DVC project, and explain stale cells."""
+"""Derive a study's cells with their configurations and code, write the study's DVC project, and explain stale cells."""

@@ -1,6 +1,6 @@
 """Names of tries, which are runs by hand whose settings differ from the study's cell with the same name.
 
-A try is written next to the cell. Its name ends with the settings that differ, as in
+A try is written to a folder next to the cell. The folder's name ends with the settings that differ, as in
 `outputs/pretrain/grammar/lstm-1+epochs-0.05`.
 """
 
@@ -36,7 +36,7 @@ def difference(stage: str, place: str, config: Mapping[str, Any], overrides: Seq
         config: the run's configuration.
         overrides: the run's command line, whose settings come first in the name.
 
-    Returns: the suffix, such as `+epochs-0.05`; "" if no setting differs or there is no tracked cell.
+    Returns: the suffix, such as `+epochs-0.05`, or "" if no setting differs or there is no tracked cell.
     """
     cell = _tracked(stage, place)
     if cell is None:
@@ -70,7 +70,8 @@ def _tracked(stage: str, place: str) -> Cell | None:
 def cell_suffix(differing: Mapping[str, Any], overrides: Sequence[str], named: Sequence[str] = ()) -> str:
     """Return a name suffix with the differing settings.
 
-    Settings of the command line come first. Overrides of settings in `named` are included even if they do not differ.
+    Settings of the command line come first. Settings that `named` lists and the command line sets are included even if
+    their values do not differ.
     """
     parts, left = {}, dict(differing)
     for key, _, text in sorted(override.lstrip("+~").partition("=") for override in overrides):

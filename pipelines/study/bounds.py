@@ -25,8 +25,8 @@ def bands(study: str | None) -> bool:
 def summary(study: str | None) -> str:
     """Return a summary of a study's bands in Markdown.
 
-    The summary lists the values outside of their bands. If all bands hold, the summary says so; if no bands could be
-    checked, it contains the reason.
+    The summary lists the values outside of their bands. If all bands hold, the summary contains this fact; if no bands
+    could be checked, it contains the reason.
     """
     enter_project(study)
     try:
@@ -38,7 +38,7 @@ def summary(study: str | None) -> str:
 
 
 def check() -> Iterator[tuple[bool, str]]:
-    """For each band and claim of the working folder's study, yield whether it holds and a line with the value."""
+    """For each band and claim of the working folder's study, yield whether it holds, and a line with the value."""
     study = study_here()
     recorded, figures = study.reported.get("bands", {}), study.reported.get("figure", {})
     if not recorded and not figures:

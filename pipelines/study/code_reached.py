@@ -10,7 +10,8 @@ from retable.core import trust
 from retable.core.stages import TASK_STAGES, module_of
 from retable.planning.fingerprint import Code
 
-# The parts of a configuration from which a loaded system is rebuilt. The other parts affected only its weights.
+# The parts of a configuration from which a loaded system is rebuilt. The other parts affected only the weights of the
+# system.
 LOADED = ("tokens", "model", "objective", "batches", "scorer", "adaptation", "cells", "task", "head")
 
 

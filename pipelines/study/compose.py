@@ -62,7 +62,7 @@ def mistakes_of(cell: Cell) -> Iterator[None]:
 
 
 def composing() -> Any:
-    """Return a context in which Hydra's `compose` works. Data sets are in the folder `data`, as in `dvc.yaml`."""
+    """Return a context manager inside which Hydra's `compose` works. Data sets are in `data`, as in `dvc.yaml`."""
     os.environ[DATA] = "data"
     return initialize_config_dir(str(CONF), version_base="1.3")
 
@@ -71,8 +71,8 @@ def plan_of(cell: Cell, every: Mapping[str, Cell]) -> str:
     """Return a cell's plan as YAML.
 
     The plan contains the configurations of the cell, of the systems that the cell loads and of the tasks that the cell
-    writes. It also contains the digest of the code that these configurations use. `every`: all cells of the study, by
-    place (`<stage>/<out>`).
+    writes. The plan also contains the digest of the code that these configurations use. `every`: all cells of the
+    study, by place (`<stage>/<out>`).
     """
     own, loaded, tasks = _parts(cell, every)
     _require_trusted(own, loaded, tasks)
@@ -89,7 +89,7 @@ def plan_of(cell: Cell, every: Mapping[str, Cell]) -> str:
 def _require_trusted(own: Mapping[str, Any], *others: Any) -> None:
     """Raise UsageError for code of packages that are not trusted, since a plan cannot include the digest of that code.
 
-    Callbacks are exempt, because they change no number.
+    Callbacks are exempt, because no callback changes a result.
     """
     for target in sorted(targets([{key: value for key, value in own.items() if key != "callbacks"}, *others])):
         require_trusted(target, OWN)
@@ -101,7 +101,7 @@ def entry_points(cell: Cell, every: Mapping[str, Cell]) -> list[str]:
 
 
 def _parts(cell: Cell, every: Mapping[str, Cell]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Return three configurations: of a cell, of the systems that the cell loads, and of the tasks that it writes."""
+    """Return the configurations of a cell, of the systems that it loads, and of the tasks that it writes."""
     own = own_part(cell.stage, configuration(cell))
     own |= {"init": opened_by(own["init"])} if "init" in own else {}
     loaded = {place: _loaded(every[place]) for place in _systems(cell, every)}
@@ -149,7 +149,7 @@ def _composed(stage: str, overrides: tuple[str, ...], opened: bool) -> dict[str,
         except ConfigAttributeError:
             raise UsageError(no_setting(key, cfg)) from None
         except OmegaConfBaseException:
-            compose(stage, overrides=[*overrides])  # raises with Hydra's message
+            compose(stage, overrides=[*overrides])  # raises an error with Hydra's message
             raise
     if opened:
         use_checkpoint_config(cfg, [*overrides])
@@ -159,7 +159,7 @@ def _composed(stage: str, overrides: tuple[str, ...], opened: bool) -> dict[str,
 
 
 def _is_value(override: Override) -> bool:
-    """Return whether an override sets a value; otherwise it chooses from a config group.
+    """Return True if an override sets a value, or False if it chooses from a config group.
 
     Choices are composed only once for all cells with the same choices.
     """
@@ -191,7 +191,7 @@ def _conf(folder: Path, own: Path | None) -> Conf:
 
 
 def _by_name(value: Any) -> Any:
-    """Shorten each `_target_` to the class's name, because the module that contains the class changes no number."""
+    """Shorten each `_target_` to the class's name, because a move of the class to another module changes no result."""
     match value:
         case dict():
             named = {key: _by_name(each) for key, each in value.items()}

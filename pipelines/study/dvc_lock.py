@@ -36,9 +36,9 @@ def noted_stages() -> dict[str, Any]:
 def forget_killed(rwlock: Path) -> None:
     """Remove DVC's list of active processes if all of them were killed, or if a kill left the list incomplete.
 
-    DVC rejects an incomplete list. DVC also assumes that a listed process is alive if its number is in use. After a
-    restart of a container, another process may have this number. Call this function with the project's lock held, so
-    that no other process writes the list.
+    DVC rejects an incomplete list. DVC also assumes that a listed process is alive if any process has the same number.
+    After a restart of a container, another process may have this number. Call this function only while this process
+    holds the project's lock, so that no other process writes the list.
     """
     if not rwlock.exists():
         return
@@ -62,7 +62,7 @@ def _is_at_work(pid: int, project: Path) -> bool:
         if process.status() == psutil.STATUS_ZOMBIE or not any("dvc" in part for part in process.cmdline()):
             return False
         return Path(process.cwd()).is_relative_to(project)
-    except psutil.AccessDenied:  # another user's process, whose folder is not readable
+    except psutil.AccessDenied:  # the process of another user, whose folder is not readable
         return True
     except psutil.Error:
         return False

@@ -23,13 +23,13 @@ from retable.planning.graph import params_of, params_text, pipeline_of, pipeline
 from retable.planning.study import Study, expand
 from retable.reporting.names import display_name
 
-READ = 8_000_000  # bytes of text read in all epochs: about 2,000 steps of the recipes for two million words
+READ = 8_000_000  # bytes of text read in all epochs together; about 2,000 steps of recipes for two million words
 MOST = 10  # largest number of epochs: on 200 KB of text, a GPT was better after 10 epochs than after 5 or 20
 MEASURED = ("task", "benchmark")  # config groups whose choices define metrics
 
 
 def graph() -> None:
-    """Write `params.yaml` and `dvc.yaml` of the working folder's study, and remove former stages from `dvc.lock`."""
+    """Write `params.yaml` and `dvc.yaml` of the working folder's study, and remove obsolete stages from `dvc.lock`."""
     for path, text in graph_files(study_here(), Path.cwd(), files_of_study()).items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
@@ -85,7 +85,7 @@ def new(folder: str, settings: Sequence[str]) -> None:
     benchmarks = keys.pop("benchmarks", {"perplexity": "all"})
     configurations = Conf(CONF, own if (own := Path(folder, "conf")).is_dir() else None)
     content = keys | {"systems": [{"of": of}], "benchmarks": benchmarks}
-    expand(configurations, name, content)  # raises for a mistake in the study, before a text is read
+    expand(configurations, name, content)  # raises UsageError for a mistake in the study, before a text is read
     size = training_bytes(configurations.read("corpus", keys["corpus"]), Path(folder)) if "corpus" in keys else None
     trained = [each for each in of if configurations.recipe(each).get("epochs") == 1]
     if size is not None and trained:
@@ -99,9 +99,9 @@ def new(folder: str, settings: Sequence[str]) -> None:
 
 
 def training_bytes(corpus: Mapping[str, Any], folder: Path) -> int | None:
-    """Return the size of a corpus's training text in bytes; None if the text is not a file or does not exist yet.
+    """Return the size of a corpus's training text in bytes, or None if the text is not a file or does not exist yet.
 
-    Relative paths start in `folder`, the study's folder.
+    Paths in `corpus` are relative to `folder`, the study's folder.
     """
     write: Any = OmegaConf.to_container(OmegaConf.create(corpus.get("write", {})), resolve=True)
     target = write.get("_target_")
@@ -116,10 +116,10 @@ def training_bytes(corpus: Mapping[str, Any], folder: Path) -> int | None:
 
 
 def data_of(cell: Cell) -> list[str]:
-    """Return the data sets and cell folders that the configurations of a cell name.
+    """Return the paths of data sets and of other cells that a cell's configurations contain.
 
-    Names are searched in the configurations of the cell's corpus, tokenizer, task and benchmarks. The cell's checkpoint
-    is included.
+    The configurations of the cell's corpus, tokenizer, task and benchmarks are searched. The cell's checkpoint is
+    included.
     """
     values = {"${oc.env:RETABLE_DATA,data}": "data", "${text}": cell.corpus}
     values |= {"${tokens}": f"{cell.corpus}/{cell.tokenizer}"}
@@ -130,7 +130,7 @@ def data_of(cell: Cell) -> list[str]:
 
 
 def _checkpoint(init: str) -> list[str]:
-    """Return a list with the folder of the checkpoint `init`; [] if `init` names a cell or the Hub's checkpoint."""
+    """Return a list with the folder of the checkpoint `init`, or [] if `init` is not a checkpoint's folder."""
     folder = init.removeprefix(CHECKPOINT)
     return [folder] if init.startswith(CHECKPOINT) and Path(folder).is_dir() else []
 
@@ -196,6 +196,9 @@ def refresh_graph() -> None:
 
 
 def _existing_files(configs: Sequence[Path]) -> list[str]:
-    """Return the existing paths in configuration files. A user's text becomes an input once it exists."""
+    """Return the existing paths in configuration files.
+
+    A path to a text that does not exist yet is left out, since the text is not an input yet.
+    """
     named = {path for file in configs for path in re.findall(r"[\w./+-]*[\w+-][./][\w./+-]+", file.read_text("utf-8"))}
     return sorted(path for path in named if os.path.exists(path))

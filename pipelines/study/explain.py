@@ -1,4 +1,4 @@
-"""Explain why the cells of a study would or would not run: list changes since they were made, according to dvc.lock."""
+"""Explain why the cells of a study would or would not run: list what changed since dvc.lock recorded them."""
 
 import hashlib
 import io
@@ -60,8 +60,8 @@ def _of_cell(name: str, study: Study, reasons: "Reasons") -> Iterator[str]:
 def _of_recipe(cell: Cell) -> Iterator[str]:
     """Yield lines about recipes that a user might edit by mistake, without any effect on the cell.
 
-    These are base recipes whose settings the cell's recipe overrides, and another recipe with the name of the cell's
-    system.
+    Such recipes are base recipes whose settings the cell's recipe overrides, and another recipe with the name of the
+    cell's system.
     """
     if (recipe := cell.settings.get("recipe")) is None:
         return
@@ -125,7 +125,7 @@ class Reasons:
         return self._lines[cell.place]
 
     def _read(self, cell: Cell) -> dict[str, str] | None:
-        """Return the digests, by path, that the cell's inputs had when the cell was made; None if it was not made."""
+        """Return the digests, by path, that the cell's inputs had when the cell was made, or None for a new cell."""
         made = self._noted.get(f"{cell.stage}@{self._keys[cell.place]}")
         return None if made is None else {each["path"]: each["md5"] for each in made["deps"]}
 
@@ -206,7 +206,7 @@ class Reasons:
         return ""
 
     def _code_at(self, commit: str) -> Code | None:
-        """Return the code of a commit; None if git does not have it."""
+        """Return the code of a commit, or None if git does not have the commit."""
         if commit not in self._codes:
             packed, tree = _git("archive", commit, "pipelines", "src/retable"), Path(self._trees.name, commit)
             if packed:
@@ -234,7 +234,7 @@ def _settings(plan: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _git(*arguments: str) -> bytes:
-    """Return git's output in the repository of the code, or b"" if git is not installed or there is no repository."""
+    """Return git's output in the repository of the code, or b"" without git or without a repository."""
     paths = [os.path.abspath(each) if each == "dvc.lock" else each for each in arguments]
     try:
         return subprocess.run(["git", *paths], cwd=CHECKOUT, capture_output=True).stdout

@@ -1,4 +1,4 @@
-"""The two sides of the benchmark of contextual pretraining do the same work: one loss, from the same weights."""
+"""Test that both sides of the pretraining benchmark do the same work: with the same weights they have the same loss."""
 
 import pytest
 import torch
@@ -20,7 +20,7 @@ def of_electra(ours) -> dict[str, Tensor]:
 
 
 def both(name: str):
-    """The two sides with the same weights, far from where models start."""
+    """Return our side and the peer's with the same weights, which are much larger than initial weights."""
     ours, theirs = (build(TINY) for build in SYSTEMS[name])
     torch.manual_seed(0)
     for parameter in ours.module.parameters():
@@ -28,7 +28,7 @@ def both(name: str):
     weights = of_electra(ours.module) if name == "ELECTRA" else weights_in_transformers(ours.module)
     found, state = theirs.module.load_state_dict(weights, strict=False), theirs.module.state_dict()
     loaded = {state[key].data_ptr() for key in weights}
-    assert not found.unexpected_keys and {state[key].data_ptr() for key in found.missing_keys} <= loaded  # tied ones
+    assert not found.unexpected_keys and {state[key].data_ptr() for key in found.missing_keys} <= loaded  # tied
     assert sum(p.numel() for p in ours.module.parameters()) == sum(p.numel() for p in theirs.module.parameters())
     return ours, theirs
 

@@ -1,4 +1,6 @@
-"""The benchmark of fine-tuning compares like with like: the same examples, with the same weights the same labels."""
+"""Test that both sides of the fine-tuning benchmark use the same examples, and with the same weights predict the same
+labels.
+"""
 
 import numpy as np
 import pytest
@@ -34,7 +36,7 @@ def test_with_the_same_weights_both_predict_the_same(splits):
     mine, other = ours(examples["train"], vocab_size, 8), theirs(examples["train"], vocab_size, 8, longest=False)
     with torch.no_grad():
         for weight in mine.module.parameters():
-            weight.mul_(5.0)  # so that predictions differ
+            weight.mul_(5.0)  # larger weights, so that predictions differ between examples
     assert not other.module.load_state_dict(weights_in_transformers(mine.module), strict=False).unexpected_keys
     mine.module.eval(), other.module.eval()
     dev = examples["dev"].inputs
@@ -48,4 +50,4 @@ def test_speeds_are_of_whole_batches(splits, monkeypatch):
     monkeypatch.setattr(finetuning, "times", lambda running, n: [next(running) or 0.5 for _ in range(n)])
     sides = [ours(examples["train"], vocab_size, 8), theirs(examples["train"], vocab_size, 8, longest=True)]
     found = measure(sides, examples["dev"].inputs, "fp32", rounds=1, n_steps=5)
-    assert [training for training, _ in found] == [16.0, 16.0]  # batches of 8 in half a second
+    assert [training for training, _ in found] == [16.0, 16.0]  # examples per second: batches of 8 in half a second

@@ -1,4 +1,6 @@
-"""The benchmark of a GPU, on a processor and small: both sides have as many weights, and each system gives a row."""
+"""Test the GPU benchmark on a CPU with small models: both sides have equally many weights, and each system yields a
+row.
+"""
 
 import sys
 
@@ -21,7 +23,7 @@ def small(monkeypatch):
     monkeypatch.setattr(gpu, "BERT_BASE", Sizes(200, 64, 2, 4, 16))
     monkeypatch.setattr(gpu, "WINDOWS", 2)
     monkeypatch.setattr(gpu, "DOCUMENTS", 50)
-    monkeypatch.setattr(gpu, "COMPILED", ())  # which takes its time
+    monkeypatch.setattr(gpu, "COMPILED", ())  # compiling would take long
 
 
 @pytest.mark.parametrize("name", gpu.SYSTEMS)

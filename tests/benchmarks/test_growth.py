@@ -1,4 +1,4 @@
-"""What the hour of training is measured with, and the same over some steps: nothing that is opened stays."""
+"""Test the measurement of memory growth, and that training over some steps leaves no file or thread open."""
 
 from functools import partial
 
@@ -49,4 +49,4 @@ def test_the_table_has_the_slope_of_the_second_half():
     assert slope(steady[20:], "anonymous_mib") == 0 and slope(steady, "anonymous_mib") > 0
     *rows, last = table(steady).splitlines()[2:]
     assert len(rows) == 6 and rows[0].startswith("| 0.1 | 100 | 401.0 | 9 | 3 |") and "| 4.0 | 4,000 |" in rows[-1]
-    assert last.startswith("| a 100,000 steps, second half | | +0.00 | +") and last.endswith("| +0.00 |")
+    assert last.startswith("| change per 100,000 steps, second half | | +0.00 | +") and last.endswith("| +0.00 |")

@@ -1,4 +1,4 @@
-"""What is told of mutants, from results as mutmut leaves them; no mutant is run."""
+"""Test the page on mutants, made from results in mutmut's format. No mutant is run."""
 
 import json
 from importlib import import_module
@@ -9,9 +9,9 @@ from benchmarks import mutation
 from benchmarks.mutation import OPEN, UNREACHED, Mutant, read, read_reasons, reason, settled, survivors, table
 
 METHOD, FUNCTION = "retable.metrics.units.xǁMeasuredǁtext", "retable.nn.crf.x__may_follow"
-ZIP = "`strict=` of zip is an assertion, and holds"
+ZIP = "`strict=` of zip is only a check, and the lengths are equal"
 DTYPE = "A dtype that changes no number"
-WORDS = "Words of a refusal, for people"
+WORDS = "Words of an error message"
 
 
 def mutant(status: str, before: str = "a", after: str = "b", name: str = FUNCTION) -> Mutant:
@@ -31,10 +31,11 @@ def test_names_are_those_of_the_code():
     ("for a, b in zip(c, d, strict=True):", "for a, b in zip(d, strict=True):", OPEN),
     ("return np.array(rows, dtype=np.int64)", "return np.array(rows, )", DTYPE),
     ('return np.array(rows, dtype="<i8")', "return np.array(rows, dtype=None)", DTYPE),
-    ("generator.random(9, dtype=np.float32)", "generator.random(9, )", OPEN),  # other numbers are drawn
-    ("torch.arange(n, device=ids.device)", "torch.arange(n, device=None)", "A device on a machine with one"),
+    ("generator.random(9, dtype=np.float32)", "generator.random(9, )", OPEN),  # it would draw other numbers
+    ("torch.arange(n, device=ids.device)", "torch.arange(n, device=None)",
+     "`device=` on a machine that has only one device"),
     ("nn.Linear(2, 1, bias=False)", "nn.Linear(2, 1, bias=None)",
-     "None where False was, of what is asked for its truth alone"),
+     "None instead of False, where only the truth value is used"),
     ("nn.Linear(2, 1, bias=False)", "nn.Linear(2, 1, )", OPEN),
     ('raise UsageError(f"{path} is empty")', "raise UsageError(None)", WORDS),
     ('"write objective=causal_lm"', '"XXwrite objective=causal_lmXX"', WORDS),
@@ -82,7 +83,7 @@ def test_the_table_counts_by_package_and_survivors_stand_under_their_reasons():
 
 @pytest.fixture
 def results(tmp_path, monkeypatch):
-    """A folder as mutmut leaves it, whose every function is reached by the first test, or by one of its own."""
+    """Write a folder of results in mutmut's format. The first test reaches every function; some have a second test."""
     monkeypatch.setattr(mutation, "with_lines", lambda mutant, folder, source: mutant)
     codes = {"a__mutmut_7": 1, "a__mutmut_17": 0, "b__mutmut_7": 0, "b__mutmut_8": 1, "b__mutmut_27": 255,
              "c__mutmut_7": 33, "c__mutmut_17": None, "c__mutmut_27": -11}  # fmt: skip
@@ -116,7 +117,8 @@ def test_what_a_forked_server_can_not_tell_is_run_again(results, status):
         return status
 
     found = {each.name.rpartition("x_")[2]: each.status for each in settled(read(results, "7"), results, again)}
-    # of what runs at import, of what is unsure and of what no test seems to reach, the tests of the module's own
+    # Mutants of code that runs at import, unsure mutants and mutants that no test seems to reach are run again with the
+    # tests of their module.
     own = "tests/nn/test_crf.py"
     assert [(name.rpartition("x_")[2], tests, limit) for name, _, tests, limit in given] == [
         ("a__mutmut_17", [own], 60 + 20),

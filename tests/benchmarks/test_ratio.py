@@ -1,4 +1,6 @@
-"""What all benchmarks share: a row a comparison, and a command line that refuses nonsense."""
+"""Test what all benchmarks share: the table with one row per comparison, and a command line that rejects invalid
+values.
+"""
 
 from functools import partial
 

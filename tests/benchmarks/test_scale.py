@@ -10,7 +10,7 @@ from benchmarks.scale import exponent, table
 def test_the_exponent_is_that_of_the_growth(power):
     costs = {size: Cost(1.0, 3 * size**power, 1.0) for size in (2, 20, 200)}
     assert exponent(costs) == pytest.approx(power)
-    assert exponent({1: Cost(1.0, 99.0, 1.0), **costs}) == pytest.approx(power)  # the start hides it
+    assert exponent({1: Cost(1.0, 99.0, 1.0), **costs}) == pytest.approx(power)  # first size ignored
     assert math.isnan(exponent({2: Cost(1.0, 1.0, 1.0)}))
 
 

@@ -1,4 +1,4 @@
-"""The benchmark of output layers measures what study softmaxes trains, and puts its perplexities beside."""
+"""Test that the benchmark of output layers has the layers of study softmaxes, and reads its perplexities."""
 
 import pandas as pd
 import pytest
@@ -16,7 +16,7 @@ from tests.reporting.charts import tables, texts
 
 STUDY_OF_LAYERS = read_study(Conf(CONF), STUDIES / "softmaxes" / STUDY)
 PRETRAINED = [cell for cell in STUDY_OF_LAYERS.cells.values() if cell.stage == "pretrain"]
-CELLS = [cell for cell in PRETRAINED if cell.settings["system"] != "unigram"]  # but for the floor
+CELLS = [cell for cell in PRETRAINED if cell.settings["system"] != "unigram"]  # `unigram` is only a baseline
 WORDS = {corpus: words for words, corpus in CORPORA.items()}
 
 
@@ -33,7 +33,7 @@ def test_layers_have_the_studys_settings(cell, monkeypatch):
     assert LAYERS[name].kind is resolve(cfg.objective._target_)
     with torch.device("meta"):
         monkeypatch.setattr(torch, "manual_seed", lambda seed: None)
-        monkeypatch.setattr(softmaxes, "CountsWords", ())  # counts need memory
+        monkeypatch.setattr(softmaxes, "CountsWords", ())  # without counts of words, which need memory
         made = objective(name, WORDS[cell.corpus])
     assert made.model.d_model == cfg.model.d_model and len(made.model.layers.all_weights) == cfg.model.n_layers
     settings = OmegaConf.to_container(cfg.objective)

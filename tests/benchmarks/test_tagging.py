@@ -1,4 +1,4 @@
-"""The benchmark of taggers compares like with like: the same sentences, with the same weights the same loss."""
+"""Both sides of the tagging benchmark use the same sentences, and with the same weights have the same loss."""
 
 import pytest
 import torch

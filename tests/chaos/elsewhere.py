@@ -1,4 +1,4 @@
-"""Stages on the machines of a cluster, and beside it."""
+"""Run a study on an engine (such as Ray or Slurm), and compare it with the same study on one machine."""
 
 import os
 import subprocess
@@ -27,7 +27,7 @@ def run(folder: Path, stage: str, *arguments: str, **environment: str) -> str:
 
 
 def bytes_of(folder: Path, *patterns: str) -> dict[str, str]:
-    """The digests of files, but for those that say when and where each was made."""
+    """Return the digests of files, without the files that record when and where each was made."""
     files = sorted(path for pattern in patterns for path in folder.glob(pattern))
     return {
         str(path.relative_to(folder)): digest(path)
@@ -37,7 +37,7 @@ def bytes_of(folder: Path, *patterns: str) -> dict[str, str]:
 
 
 def study_on(name: str, folder: Path) -> tuple[dict[str, str], Any]:
-    """A study made on an engine: the bytes of its tables and weights, and DVC's lock."""
+    """Make a study on an engine. Return the digests of its tables and weights, and DVC's lock."""
     study = {
         "corpus": "grammar_tiny", "systems": [{"of": ["kn3", "kn5", "elman"]}], "benchmarks": {"perplexity": "all"},
     }  # fmt: skip

@@ -1,8 +1,9 @@
-"""The end of a command at one of the times that any of its processes touches files, or the store.
+"""End a command at the n-th time that one of its processes touches a file or the store.
 
-It is an audit hook, which forks inherit, and asks the environment: CHAOS_TOUCHED is a file that takes a byte for each
-such time; at the byte CHAOS_MOMENT comes the signal CHAOS_NUMBER; CHAOS_LEADER is the process that the command began
-with, whose group are those that it started without a session of their own.
+This is an audit hook, which forked processes inherit. It reads environment variables. CHAOS_TOUCHED is a file that gets
+one byte each time a file is touched. When the file has CHAOS_MOMENT bytes, the command gets the signal CHAOS_NUMBER.
+CHAOS_LEADER is the first process of the command; its process group are all processes that it started, except those with
+a session of their own.
 """
 
 import contextlib
@@ -12,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-OF_DVC = ("/rwlock", "/dvc.lock")  # what a kill leaves of them in mid-writing DVC refuses; `retable repro` mends it
+OF_DVC = ("/rwlock", "/dvc.lock")  # DVC refuses them if they are half-written; `retable repro` repairs them
 
 
 def touch(event: str, arguments: Any) -> None:
@@ -23,7 +24,7 @@ def touch(event: str, arguments: Any) -> None:
         strike(number)
     if (
         event == "open" and not by_dvc_alone(arguments[0]) and due()
-    ):  # opened, and empty where it is new: nothing is written yet
+    ):  # the file is opened, and empty if it is new; nothing is written yet
         path, _, flags = arguments
         if number == signal.SIGKILL:
             with contextlib.suppress(OSError):
@@ -43,7 +44,7 @@ def by_dvc_alone(path: str) -> bool:
 
 
 def due() -> bool:
-    """Count this time, over all processes; whether it is the one."""
+    """Count a touch of all processes together. Return whether it is number CHAOS_MOMENT."""
     file = os.open(os.environ["CHAOS_TOUCHED"], os.O_WRONLY | os.O_APPEND)
     os.write(file, b".")
     count = os.lseek(file, 0, os.SEEK_CUR)
@@ -52,9 +53,9 @@ def due() -> bool:
 
 
 def strike(number: signal.Signals) -> None:
-    """SIGKILL all at once; SIGINT as a terminal sends it, whoever stands in front; others to who was started."""
+    """Send SIGKILL to all processes; SIGINT to the process group, as a terminal does; other signals to the leader."""
     leader = int(os.environ["CHAOS_LEADER"])
-    with contextlib.suppress(ProcessLookupError):  # it has ended, and what is here ends behind it
+    with contextlib.suppress(ProcessLookupError):  # the leader has ended already; its other processes end after it
         (os.kill if number in (signal.SIGTERM, signal.SIGUSR1) else os.killpg)(leader, number)
     if number == signal.SIGKILL:
         os.killpg(0, number)

@@ -1,4 +1,4 @@
-"""Callbacks that take MLflow away in mid-training, and bring it back, or take time."""
+"""Callbacks that stop MLflow's server or its database during training and restore it, or that pause training."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from tests.chaos.servers import listens
 
 
 def serve(folder: Path, port: int) -> subprocess.Popen:
-    """MLflow's server of the store in `folder`, once it listens."""
+    """Start MLflow's server on the store in `folder`. Return its process when it listens."""
     command = [sys.executable, "-m", "mlflow", "server", "--port", str(port), "--workers", "1",
                "--backend-store-uri", f"sqlite:///{folder / 'store.db'}",
                "--artifacts-destination", str(folder / "artifacts")]  # fmt: skip
@@ -27,7 +27,9 @@ def serve(folder: Path, port: int) -> subprocess.Popen:
 
 
 class Outage(L.Callback):
-    """Of the server SERVER, its process group, from the step `lost` to the step `back`, if that comes."""
+    """Kills the server (process group SERVER) at step `lost`, and starts it again at step `back`, if training reaches
+    it.
+    """
 
     def __init__(self, lost: int, back: int):
         self._lost, self._back = lost, back
@@ -41,8 +43,9 @@ class Outage(L.Callback):
 
 
 class Failing(L.Callback):
-    """Of the database `store`, which from the step `lost` to the step `back` another process has locked, or which is
-    moved away, or holds something else."""
+    """From step `lost` to step `back`, makes the database `store` unusable: another process locks it, or it is moved
+    away, or overwritten.
+    """
 
     def __init__(self, store: str, how: str, lost: int, back: int):
         self._store, self._how, self._lost, self._back = Path(store), how, lost, back
@@ -67,7 +70,7 @@ class Failing(L.Callback):
 
 
 class Pause(L.Callback):
-    """Of so many seconds, in one step; the file `begun` says that it is there."""
+    """Pauses training for `seconds` at `step`, and creates the file `begun` when the pause begins."""
 
     def __init__(self, step: int, seconds: float, begun: str):
         self._step, self._seconds, self._begun = step, seconds, Path(begun)
@@ -79,7 +82,7 @@ class Pause(L.Callback):
 
 
 def lock(store: Path) -> subprocess.Popen:
-    """A process that has a database locked until its input ends."""
+    """Start a process that locks a database until its standard input is closed."""
     program = "import sqlite3, sys; store = sqlite3.connect(sys.argv[1]); store.execute('begin exclusive'); " \
               "print(flush=True); sys.stdin.read()"  # fmt: skip
     command = [sys.executable, "-c", program, str(store)]

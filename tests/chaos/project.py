@@ -1,4 +1,4 @@
-"""A project of its own, whose commands are ended when a test likes, and what is in it."""
+"""A separate project in which tests run commands and end them at chosen moments, and methods that read its files."""
 
 import json
 import os
@@ -18,12 +18,12 @@ from retable.core.stages import module_of
 from tests.conftest import last_of_each
 
 ROOT = Path(__file__).parent.parent.parent
-KEPT = ("repro.lock", "log", "made", "measured", "graph.txt")  # below work/
-SECONDS = int(os.environ.get("CHAOS_SECONDS", 300))  # a command that takes longer hangs; on a busy machine more
+KEPT = ("repro.lock", "log", "made", "measured", "graph.txt")  # names in work/ that may remain
+SECONDS = int(os.environ.get("CHAOS_SECONDS", 300))  # a command that takes longer counts as hanging
 
 
 class End(NamedTuple):
-    """At which of the times that a command touches files or the store it gets a signal; 0 for never."""
+    """The signal that a command gets, and when: at its n-th touch of a file or the store (`moment`; 0 is never)."""
 
     moment: int = 0
     number: signal.Signals = signal.SIGKILL
@@ -33,8 +33,10 @@ NEVER = End()
 
 
 class Project:
-    """A folder that commands run in, each a fork of the server at `forks`; one at a time, but for those of projects
-    in the same folder that are called otherwise."""
+    """A folder in which commands run, each as a fork of the server at `forks`.
+
+    Commands run one at a time, unless two projects in the same folder have different names (`called`).
+    """
 
     def __init__(self, folder: Path, forks: str, called: str = "beside"):
         self.folder, self._forks = folder, forks
@@ -43,7 +45,9 @@ class Project:
             each.mkdir(parents=True, exist_ok=True)
 
     def run(self, module: str, *arguments: str, end: End = NEVER, **environment: str) -> tuple[int, str]:
-        """The exit code, below 0 for a signal, and what it said, when it and all that it started have ended."""
+        """Run a command and all processes that it starts. Return its exit code, below 0 for a signal, and its
+        output.
+        """
         code, said, touched = (self._beside / name for name in ("code", "said", "touched"))
         for file in (code, said, touched):
             file.write_text("", encoding="utf-8")
@@ -68,19 +72,23 @@ class Project:
         return said
 
     def touched(self) -> int:
-        """How often the last command touched files."""
+        """Return how often the last command touched files."""
         return (self._beside / "touched").stat().st_size
 
     def files(self) -> dict[str, str]:
-        """The digests of what the stages leave, but for the records of when and where, and for measured times."""
+        """Return the digests of all outputs of stages, without measured times and records of when and where they were
+        made.
+        """
         made = (self.folder / "outputs").rglob("*")
         kept = (path for path in made if path.is_file() and not path.name.endswith((".record.json", ".log")))
         return {str(path.relative_to(self.folder)): "" if "scaling" in path.parts else digest(path) for path in kept}
 
     def runs(self) -> dict[str, str]:
-        """Of MLflow's runs what stands in them, by their names: how often, in what state, which metrics at which
-        steps, which files. Of times, that they stand there."""
-        file, copy = tempfile.mkstemp(".db", dir=self._beside)  # MLflow would go on with a file that was replaced
+        """Return the content of MLflow's runs by name: how many runs, their states, metrics with steps, and files.
+
+        Values that are measured times are replaced by None.
+        """
+        file, copy = tempfile.mkstemp(".db", dir=self._beside)  # a new name: MLflow keeps a known file open
         os.close(file)
         shutil.copy(self.folder / "mlflow.db", copy)
         client = MlflowClient(f"sqlite:///{copy}")
@@ -99,10 +107,10 @@ class Project:
         return {name: json.dumps(runs, sort_keys=True) for name, runs in found.items()}
 
     def left(self) -> list[Path]:
-        """Of scratch and locks: logs may stay, and what is kept of cells."""
+        """Return remaining scratch files and locks, without logs and what is kept of cells."""
         return sorted(path for path in (self.folder / "work").glob("*") if path.name not in KEPT)
 
     def unfinished(self) -> list[str]:
-        """The names of the runs of which one or more are not finished."""
+        """Return the names for which at least one run is not finished."""
         finished = RunStatus.to_string(RunStatus.FINISHED)
         return [name for name, runs in self.runs().items() if {status for status, *_ in json.loads(runs)} != {finished}]

@@ -1,4 +1,4 @@
-"""The servers of a team, on this machine alone: PostgreSQL, and a store that speaks S3."""
+"""Start the servers of a team on this machine: PostgreSQL, and a store with the S3 protocol."""
 
 import contextlib
 import os
@@ -16,25 +16,25 @@ from typing import Any
 import pytest
 
 PASSWORD = "hunter2-of-the-team"  # pragma: allowlist secret
-# What S3's clients read; the store of the tests believes anybody.
+# Environment variables of S3's clients; the test's store accepts any key.
 KEYS = {"AWS_ACCESS_KEY_ID": "team", "AWS_SECRET_ACCESS_KEY": PASSWORD, "AWS_DEFAULT_REGION": "us-east-1"}
 
 
 def find_postgres() -> Path | None:
-    """The folder of the newest server's programs."""
+    """Return the folder with the programs of the newest installed PostgreSQL."""
     places = [*Path("/usr/lib/postgresql").glob("*/bin/initdb"), *filter(None, [shutil.which("initdb")])]
     return max((Path(place).resolve().parent for place in places), default=None)
 
 
 @contextlib.contextmanager
 def postgres() -> Iterator[str]:
-    """The address of an empty database, with its password. Skips the test where there is no PostgreSQL."""
+    """Start PostgreSQL. Return the address of an empty database, with its password. Skip the test if it is missing."""
     if (programs := find_postgres()) is None:
         pytest.skip("there is no PostgreSQL: apt-get install postgresql")
     port = free_port()
-    # It refuses to be root.
+    # PostgreSQL does not run as root.
     user: dict[str, Any] = {"user": "nobody", "group": "nogroup", "extra_groups": []} if os.geteuid() == 0 else {}
-    with TemporaryDirectory(prefix="postgres-", dir="/tmp") as name:  # where a user without a home may look
+    with TemporaryDirectory(prefix="postgres-", dir="/tmp") as name:  # the user `nobody` may read it
         folder = Path(name)
         (folder / "password").write_text(PASSWORD, encoding="utf-8")
         (folder / "data").mkdir()
@@ -51,7 +51,7 @@ def postgres() -> Iterator[str]:
 
 @contextlib.contextmanager
 def s3(bucket: str) -> Iterator[dict[str, str]]:
-    """The environment by which clients find an empty bucket, keys among it."""
+    """Start an S3 store. Return the environment variables with which clients find an empty bucket, including keys."""
     boto3 = pytest.importorskip("boto3")
     pytest.importorskip("moto")
     port = free_port()
@@ -82,7 +82,7 @@ def _running(command: Sequence[object], port: int, **options: Any) -> Iterator[N
                 time.sleep(0.1)
             yield
         finally:
-            server.send_signal(signal.SIGINT)  # at which PostgreSQL does not wait for who is connected
+            server.send_signal(signal.SIGINT)  # with SIGINT, PostgreSQL does not wait for connected clients
             server.wait()
 
 

@@ -1,7 +1,7 @@
-"""The disk is full at a drawn moment of a stage: one line says so, nothing that was there is lost, and once there is
-room the same command goes on to the same bytes.
+"""Test stages whose disk becomes full at a random moment.
 
-CHAOS_SEED and CHAOS_FULL (how often, of all stages together) make it another or a longer try.
+The command prints a one-line error and loses no earlier file. When the disk has room again, the same command finishes
+with the same bytes. CHAOS_SEED chooses other moments; CHAOS_FULL is the number of moments over all stages.
 """
 
 import os
@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("mount"), reason="only root can mount a disk"),
 ]
 SEED, TIMES = int(os.environ.get("CHAOS_SEED", 1)), int(os.environ.get("CHAOS_FULL", 8))
-DISK, BLOCK = 64 << 20, 4096  # bytes
+DISK, BLOCK = 64 << 20, 4096  # sizes in bytes
 TINY = "corpus=grammar_tiny"
 STAGES = [
     ["prepare", *SMALL_CORPUS],
@@ -35,16 +35,16 @@ STAGES = [
 
 @pytest.fixture
 def disk(tmp_path) -> Iterator[Path]:
-    """A folder that holds so much and no more."""
+    """Return a folder on a file system of DISK bytes."""
     folder = tmp_path / "disk"
     folder.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK}", "none", str(folder)], check=True)
     yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)  # MLflow's client here has the store open
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)  # MLflow's client has the store open
 
 
 def leave(room: int, folder: Path) -> Path:
-    """Fill the disk of `folder` but for so many bytes."""
+    """Fill the disk of `folder` until only this many bytes are free."""
     there = os.statvfs(folder)
     filler = folder / "filler"
     with filler.open("wb") as file:

@@ -1,8 +1,9 @@
-"""Commands ended at any moment, by `kill -9` or asked to, and run again: nothing is lost, doubled or left behind.
+"""Test commands that are ended at random moments, by `kill -9` or another signal, and run again.
 
-CHAOS_SEED and CHAOS_ENDS (how many, of all commands together) make it another or a longer try: the nightly one has 300.
-CHAOS_SECONDS is the time in which a command must end, 300 by default.
-Of few ends, each is of another command, which is drawn; what these don't need is not run. With -s each is said at once.
+Nothing may be lost, doubled or left over. CHAOS_SEED chooses other moments. CHAOS_ENDS is the number of ends over all
+commands; the nightly run has 300. CHAOS_SECONDS is the time in which a command must end, 300 by default. With few ends,
+each end hits a different, randomly chosen command; commands that these do not need are not run. With -s, each end is
+printed at once.
 """
 
 import os
@@ -21,7 +22,7 @@ from tests.pipelines.conftest import BERT, CELLS, TINY, TWO
 
 pytestmark = pytest.mark.chaos
 SEED, ENDS = int(os.environ.get("CHAOS_SEED", 1)), int(os.environ.get("CHAOS_ENDS", 12))
-OF_STUDIES = 8  # of so many ends one is a study's
+OF_STUDIES = 8  # one of so many ends hits a whole study
 SIGNALS = {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130, signal.SIGUSR1: 99}
 
 SAVED = ["validations=2", "checkpoint_every=2"]
@@ -32,7 +33,8 @@ DDP = ["trainer=ddp", *TWO]
 CLASSIFIER = CELLS["finetune/grammar_tiny/sentiment-bilstm-1"]
 TRAINED = [place for place, words in CELLS.items() if words[0] in ("embed", "pretrain", "finetune")]
 TRAINED = [place for place in TRAINED if place.rpartition("/")[2] not in ("kn3-1", "cache-1")]
-# What a user gives: the small cells of every kind of system, which are longer and leave checkpoints here, and more.
+# Settings that a user writes: small cells of every kind of system, here with more steps and checkpoints, and other
+# commands.
 COMMANDS = {
     **{place: [*words, *SAVED, "++max_steps=8"] if place in TRAINED else words for place, words in CELLS.items()},
     "lstm": ["pretrain", *LSTM],
@@ -57,7 +59,7 @@ SENTENCES = [f"the {noun} {verb}s" for noun in ("cat", "dog", "bird", "man") for
 
 
 def write_entailment(folder: Path) -> None:
-    """Few pairs, as GLUE has them."""
+    """Write a few sentence pairs in GLUE's format."""
     folder.mkdir(parents=True)
     for name, n in (("train", 24), ("dev", 8), ("test", 4)):
         rows = [f"{i}\t{SENTENCES[i % 8]}\t{SENTENCES[i % 5]}" for i in range(n)]
@@ -68,7 +70,7 @@ def write_entailment(folder: Path) -> None:
 
 
 def needed(names: list[str]) -> list[str]:
-    """These commands and all that they may need, in their order: texts, tokens, and the cells that they name."""
+    """Return these commands after all commands that they may need: texts, tokens, and the cells that they name."""
     known: set[str] = set()
     waiting = [*names]
     while waiting:
@@ -107,15 +109,15 @@ def test_a_command_ended_anywhere_and_run_again_is_as_undisturbed(forks, tmp_pat
 
 
 def ended(project: Project, name: str, words: list[str], draw: random.Random, touched: int) -> list[str]:
-    """What is wrong with how a command ends that gets a drawn signal at a drawn moment, of those before it is ready."""
+    """Run a command that gets a random signal at a random moment before it is ready. Return the faults."""
     struck = False
     while not struck:
         end = End(draw.randint(1, touched), draw.choice([*SIGNALS]))
-        code, said = project.run(*words, end=end, RETABLE_STUDY="history")  # which `retable repro` says by itself
+        code, said = project.run(*words, end=end, RETABLE_STUDY="history")  # as `retable repro` sets it
         struck = project.touched() >= end.moment
         assert struck or code == 0, said
     told = f"{end.number.name} at {end.moment} of {touched}: {name}: {code}"
-    early = -end.number  # what the system makes of it, where the command doesn't listen yet
+    early = -end.number  # the default effect of the signal, before the command handles it
     right = words[0] == "dvc" or (code in (0, SIGNALS[end.number], early) and "Traceback" not in said)
     print(told if right else f"{told}\n{said}", flush=True)
     return [] if right else [f"{told}\n{said}"]
@@ -125,7 +127,7 @@ def compare(found: list[dict[str, Any]], expected: list[dict[str, Any]], finds: 
     for one, other in zip(found, expected, strict=True):
         finds += [f"{name}: {one.get(name)} for {other.get(name)}" for name in sorted(one.keys() | other.keys())
                   if one.get(name) != other.get(name)]  # fmt: skip
-    print(*finds, sep="\n", flush=True)  # a command that hangs later ends the test
+    print(*finds, sep="\n", flush=True)  # printed now, because a command that hangs later ends the test
 
 
 STUDY = {
@@ -142,7 +144,7 @@ MADE = ("outputs", "work", f"{HISTORY}/results", f"{HISTORY}/records", "mlartifa
 
 
 def make_study(project: Project) -> None:
-    """A project with the code of this one, whose one study is STUDY."""
+    """Return a project with this project's code and one study, STUDY."""
     for name in ("conf", "pipelines", "src/retable"):
         shutil.copytree(ROOT / name, project.folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     shutil.copyfile(ROOT / ".dvcignore", project.folder / ".dvcignore")
@@ -158,7 +160,7 @@ def make_study(project: Project) -> None:
 
 
 def unmake(project: Project) -> None:
-    """As before the study was first made."""
+    """Restore the state before the study was made for the first time."""
     for name in MADE:
         shutil.rmtree(project.folder / name, ignore_errors=True)
     for path in [project.folder / "dvc.lock", *project.folder.glob("mlflow.db*")]:
@@ -166,7 +168,7 @@ def unmake(project: Project) -> None:
 
 
 def made(project: Project) -> list[dict[str, Any]]:
-    """Cells, tables and records, the lock, runs."""
+    """Return digests of cells, tables and records, DVC's lock, and MLflow's runs."""
     results = {str(path): digest(path) for path in (project.folder / HISTORY).rglob("*.*")
                if path.name not in ("runs.csv", "report.html")}  # fmt: skip
     lock = yaml.safe_load((project.folder / "dvc.lock").read_text(encoding="utf-8"))
@@ -174,7 +176,7 @@ def made(project: Project) -> list[dict[str, Any]]:
 
 
 def test_a_study_ended_anywhere_and_made_again_is_as_undisturbed(forks, tmp_path):
-    """By `retable repro`, or by DVC alone, which may take over from one another."""
+    """The study is continued by `retable repro` or by `dvc repro`; each may continue the work of the other."""
     draw, finds = random.Random(SEED), list[str]()
     project = Project(tmp_path / "study", forks)
     make_study(project)
@@ -186,7 +188,7 @@ def test_a_study_ended_anywhere_and_made_again_is_as_undisturbed(forks, tmp_path
         name = draw.choice([*REPROS])
         finds += ended(project, name, REPROS[name], draw, touched // (1 + n % 2))
         if n % 2 == 0 and n + 1 < ENDS // OF_STUDIES:
-            continue  # once more, before it is made to its end
+            continue  # end it once more before it finishes
         code, said = project.run(*REPROS["retable"])
         if code != 0 or project.left():
             finds.append(f"{name} again: {code}, and left {project.left()}\n{said}")

@@ -1,4 +1,4 @@
-"""On a Ray cluster of two nodes there comes what comes on one machine; a node's end costs what ran on it a restart."""
+"""Test that a Ray cluster of two nodes gives the same results as one machine; if a node dies, its jobs start again."""
 
 import contextlib
 import os
@@ -37,7 +37,7 @@ def cluster():
 
 
 def test_a_large_text_is_prepared_and_tokenized_in_parts(cluster, tmp_path):
-    """Nine MB of seven files: the same bytes, by one process and by two nodes."""
+    """Seven files, 9 MB together: one process and two nodes write the same bytes."""
     for i in range(7):
         lines = (f"the cat {n % 977} of {n % 89} sat on mat {n * n % 7919}" for n in range(i, 40_000))
         (tmp_path / f"{i}.train").write_text("\n".join(lines), encoding="utf-8")
@@ -64,12 +64,14 @@ def test_a_sweep(cluster, tiny):
 
 
 def test_a_study(cluster, tmp_path):
-    """Its tables, and DVC's locks, which have stages in the order in which they ended."""
+    """The tables are the same. DVC's locks are the same except for the order of stages, which is the order in which
+    they end.
+    """
     assert study_on("ray", tmp_path / "ray") == study_on("local", tmp_path / "local")
 
 
 def node_of(cluster, cell: Path):
-    """The node that makes a cell, by the process that the cell's lock names."""
+    """Return the node on which a cell is made, from the process that the cell's lock names."""
     number = int((cell / "lock").read_text(encoding="utf-8").split()[1])
     above = {process.pid for process in psutil.Process(number).parents()}
     return next(node for node in cluster.list_all_nodes() if raylet(node).pid in above)
@@ -80,8 +82,11 @@ def raylet(node) -> psutil.Process:
 
 
 def test_a_node_is_killed(cluster, tiny, monkeypatch):
-    """Under one of two trainings, with all that it runs. That one goes on from its checkpoint; the other isn't
-    disturbed, and the bytes are those of a training that nothing happened to."""
+    """A node dies during one of two trainings.
+
+    This training resumes from its checkpoint, the other is not disturbed, and both write the bytes of an undisturbed
+    training.
+    """
     still = run(tiny, "pretrain", TINY, *LSTM, "system=still")
     monkeypatch.chdir(tiny)
     names = ["left", "right"]

@@ -1,4 +1,4 @@
-"""A Slurm of one node, of Debian's slurm-wlm and munge, started here: jobs, their end, and their being queued again."""
+"""Test jobs on a Slurm of one node, from Debian's slurm-wlm and munge: they run, are ended, and are queued again."""
 
 import os
 import shutil
@@ -28,8 +28,10 @@ GPT = ["recipe=transformer/gpt", "model.d_model=16", "model.n_layers=1", "batche
 
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory):
-    """What starts and ends with the tests: munged, slurmctld and slurmd. A job that is queued again begins after ten
-    seconds, not two minutes."""
+    """Start munged, slurmctld and slurmd for these tests, and stop them at the end.
+
+    A job that is queued again starts after ten seconds, not after two minutes.
+    """
     folder, host = tmp_path_factory.mktemp("slurm"), socket.gethostname()
     ports = [free_port() for _ in range(2)]
     (folder / "slurm.conf").write_text(
@@ -99,7 +101,7 @@ def test_jobs_have_their_codes_and_logs(slurm, tmp_path, monkeypatch):
 
 
 def test_a_training_at_the_end_of_its_time_is_queued_again(slurm, tiny, monkeypatch):
-    """SIGUSR1, as Slurm sends it before the limit: it leaves a checkpoint, and goes on in the same job."""
+    """Slurm sends SIGUSR1 before the time limit; the training writes a checkpoint and resumes in the same job."""
     run(tiny, "pretrain", TINY, *GPT, "epochs=20", "system=still")
     monkeypatch.chdir(tiny)
     log = tiny / "again.txt"
@@ -124,8 +126,10 @@ def test_a_study(slurm, tmp_path):
 
 
 def test_a_training_at_a_real_limit(slurm, tiny, monkeypatch):
-    """Slurm itself sends SIGUSR1, up to a minute before it is to: while a step lasts, or before the training has begun.
-    The next try has no such step."""
+    """Slurm itself sends SIGUSR1, up to a minute early: during a long step, or before the training begins.
+
+    The next try has no long step.
+    """
     monkeypatch.setattr("pipelines.executors.on_slurm.NOTICE", 60)
     monkeypatch.setenv("SBATCH_TIMELIMIT", "2")
     said = long_step(tiny, monkeypatch, "limited", seconds=70, happens=lambda: None)
@@ -133,8 +137,9 @@ def test_a_training_at_a_real_limit(slurm, tiny, monkeypatch):
 
 
 def test_a_training_that_another_takes_the_place_of(slurm, tiny, monkeypatch):
-    """A job of a partition of a higher tier, which needs the node: the training leaves a checkpoint, and goes on when
-    that job has ended."""
+    """A job of a partition with a higher tier needs the node: the training writes a checkpoint, and resumes after that
+    job.
+    """
 
     def preempt() -> None:
         subprocess.run(
@@ -147,8 +152,10 @@ def test_a_training_that_another_takes_the_place_of(slurm, tiny, monkeypatch):
 def long_step(
     folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, seconds: int, happens: Callable[[], None]
 ) -> str:
-    """What a training says whose fifth step lasts so long, and in which something happens. It has to end well, with the
-    bytes of one that nothing happened to."""
+    """Run a training whose fifth step takes this long, while something happens. Return its output.
+
+    It must succeed, with the bytes of an undisturbed training.
+    """
     monkeypatch.chdir(folder)
     arguments = [TINY, *GPT, f"system={name}", "epochs=2"]
     log, begun = folder / f"{name}.txt", folder / f"{name}.begun"
@@ -168,7 +175,7 @@ def long_step(
 
 
 def test_a_training_of_two_processes_is_one_cell_and_one_run(slurm, tiny, monkeypatch):
-    """Which srun starts, and Lightning takes as they are."""
+    """srun starts both processes, and Lightning uses them."""
     monkeypatch.chdir(tiny)
     log = tiny / "two.txt"
     two = ["trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2", "epochs=1", "system=two"]

@@ -1,4 +1,4 @@
-"""What is left of `retable repro` when it is killed, and what a second one says."""
+"""Test what remains of `retable repro` after it is killed, and what a second `retable repro` prints."""
 
 import os
 import pty
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.chaos]
 
 
 class Made:
-    """A small study in a folder of its own. `within` comes before each command."""
+    """A small study in a separate folder. `within` is put before each command."""
 
     def __init__(self, folder: Path):
         self.folder, self.within = folder, list[str]()
@@ -48,7 +48,7 @@ class Made:
         )  # fmt: skip
 
     def begin_in_a_terminal(self) -> int:
-        """The terminal's other end, to be closed."""
+        """Start a command in a terminal. Return the other end of the terminal, which the caller closes."""
         pid, terminal = pty.fork()
         if pid == 0:
             os.chdir(self.folder)
@@ -61,7 +61,7 @@ class Made:
         return process.returncode, said
 
     def processes(self) -> list[psutil.Process]:
-        """Those that work in the folder."""
+        """Return the processes that run in the folder."""
         found = []
         for process in psutil.process_iter():
             try:
@@ -110,7 +110,7 @@ def test_nothing_is_left_when_the_terminal_is_closed(small):
     terminal = small.begin_in_a_terminal()
 
     def trains() -> bool:
-        while select.select([terminal], [], [], 0)[0]:  # what is not read would hold the command up
+        while select.select([terminal], [], [], 0)[0]:  # unread output would block the command
             os.read(terminal, 4096)
         return small.trains()
 
@@ -123,7 +123,9 @@ def test_nothing_is_left_when_the_terminal_is_closed(small):
 @pytest.mark.parametrize("number", ASKED)
 @pytest.mark.parametrize("seconds", [0.3, 0.8, 1.6, 2.4, 3.2])
 def test_a_signal_in_the_first_seconds_leaves_nothing_and_no_traceback(small, seconds, number, to):
-    """But for Python's own of Ctrl-C in its first hundredths of a second, which come before any code of the project."""
+    """Ctrl-C in the first hundredths of a second is excluded: Python prints a traceback before code of the project
+    runs.
+    """
     first = small.begin()
     time.sleep(seconds)
     to(first.pid, number)
@@ -134,7 +136,7 @@ def test_a_signal_in_the_first_seconds_leaves_nothing_and_no_traceback(small, se
 
 
 def test_a_study_needs_no_program_of_the_path(small):
-    """None but a shell, which is not looked up there: git, a compiler, nvidia-smi and sbatch are gone without."""
+    """The PATH has no program except a shell, so git, a compiler, nvidia-smi and sbatch are missing."""
     small.environment["PATH"] = str(small.folder)
     code, said = small.end()
     assert code == 0 and "Traceback" not in said, said
@@ -150,7 +152,7 @@ def test_a_second_command_says_which_one_is_at_work(small):
 
 @pytest.fixture
 def container() -> Iterator[list[str]]:
-    """What runs a command in a namespace whose first process takes no notice of others that end."""
+    """Return a command that runs another command in a PID namespace whose first process waits for no ended ones."""
     if os.geteuid() != 0 or shutil.which("unshare") is None:
         pytest.skip("namespaces want root")
     command = ["unshare", "--pid", "--fork", "--mount-proc", "tail", "-f", "/dev/null"]
@@ -171,5 +173,5 @@ def test_a_study_goes_on_that_was_killed_in_a_container_without_an_init(small, c
     code, said = small.end()
     assert code == 0, said
     small.within = []
-    code, said = small.end()  # outside, where other processes have these numbers
+    code, said = small.end()  # outside of the namespace, where these numbers belong to other processes
     assert code == 0 and "Nothing to do" in said, said

@@ -1,4 +1,7 @@
-"""MLflow's store made by eight stages at once; locked, gone or damaged in mid-training: same run, all points once."""
+"""Test MLflow's store: created by eight stages at once; locked, moved or damaged during training.
+
+There must be one run, with each point once.
+"""
 
 import json
 import shutil
@@ -16,7 +19,7 @@ pytestmark = pytest.mark.chaos
 
 @pytest.fixture(scope="module")
 def prepared(forks, tmp_path_factory) -> Path:
-    """A project with a cell whose training nothing disturbed."""
+    """Return a project with a cell whose training was not disturbed."""
     project = Project(tmp_path_factory.mktemp("prepared") / "project", forks)
     for name in ("prepare/grammar_tiny", "tokenize/grammar_tiny/word", "lstm"):
         project.succeed(*COMMANDS[name])
@@ -51,7 +54,7 @@ def test_the_store_fails_in_mid_training(how, folder, forks):
     project, store = Project(folder, forks), folder / "mlflow.db"
     undisturbed = project.runs()
     callback = f"{{_target_: tests.chaos.outage.Failing, store: {store}, how: {how}, lost: 5, back: 9}}"
-    address = {"MLFLOW_TRACKING_URI": f"sqlite:///{store}?timeout=0.1"}  # seconds, to wait for a lock
+    address = {"MLFLOW_TRACKING_URI": f"sqlite:///{store}?timeout=0.1"}  # how many seconds a client waits for a lock
     said = project.succeed("pretrain", *LSTM, f"+callbacks.failing={callback}", "system=failing", **address)
     assert said.count("MLflow does not answer") == 1, said
     project.succeed("tokenize", TINY, "tokenizer=word_marked")

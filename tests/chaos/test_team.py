@@ -1,4 +1,4 @@
-"""A team: MLflow on Postgres, its files and the cells in S3, by the settings of docs/howto/team.md alone."""
+"""Test a team: MLflow on PostgreSQL, files and cells in S3, with only the settings of docs/howto/team.md."""
 
 import os
 import re
@@ -30,14 +30,14 @@ def store():
 
 @pytest.fixture(scope="module")
 def settings(store):
-    """What a member of the team sets, and no more; the database is empty."""
+    """Return the settings of a team member; the database is empty."""
     with postgres() as address:
         yield {"MLFLOW_TRACKING_URI": address, "MLFLOW_DEFAULT_ARTIFACT_ROOT": f"s3://{BUCKET}/mlflow", **store}
 
 
 @pytest.fixture(scope="module")
 def machines(tmp_path_factory, forks, settings):
-    """A copy of a prepared project each, as if of a machine; then each has made a cell, all at the same time."""
+    """Return copies of a prepared project, one per machine; on each, a cell was made at the same time."""
     first = Project(tmp_path_factory.mktemp("machines") / "0", forks)
     first.folder.mkdir()
     for command in (SMALL_CORPUS, ["corpus=grammar_tiny"]):
@@ -65,7 +65,7 @@ def client(settings, monkeypatch) -> MlflowClient:
 
 
 def runs(client: MlflowClient) -> list[Run]:
-    """Those of cells."""
+    """Return the MLflow runs of cells."""
     found = client.search_runs([client.get_experiment_by_name("retable").experiment_id])
     return [run for run in found if "retable.cell" in run.data.tags]
 
@@ -76,7 +76,7 @@ def cell(machine: Project, n: int) -> Path:
 
 def test_eight_machines_write_at_once(machines, client):
     for n, machine in enumerate(machines):
-        if (machine.folder / "work/mlflow").exists():  # another made the tables just then
+        if (machine.folder / "work/mlflow").exists():  # another machine created the tables at the same moment
             machine.succeed("cli.main", "sync", **os.environ)
         run = client.get_run(read_record(cell(machine, n))["mlflow_run_id"])
         assert (run.info.status, run.data.tags["retable.system"]) == ("FINISHED", f"kn3_{n}")
@@ -125,7 +125,7 @@ def test_a_second_clone_makes_nothing(tmp_path, forks, store):
     other.environment |= store
     other("dvc", "pull")
     assert "Running stage" not in other("dvc", "repro")
-    assert other.made() == ["report"]  # its page, which names the runs of this machine, and is in no remote
+    assert other.made() == ["report"]  # the report's page names the runs of this machine, so it is not shared
     assert other.make().stdout.endswith("Nothing to do. The report: studies/history/results/report.html\n")
     assert other("git", "status", "--porcelain") == ""
     assert KEYS["AWS_SECRET_ACCESS_KEY"] not in (other.folder / ".dvc/config").read_text(encoding="utf-8")

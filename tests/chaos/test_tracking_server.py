@@ -1,4 +1,4 @@
-"""MLflow's server dies in mid-training; the training does not, and all its points are there once."""
+"""Test that training continues when MLflow's server dies, and that each point is then recorded once."""
 
 import contextlib
 import os
@@ -36,7 +36,7 @@ def test_the_server_dies_in_mid_training(project, tmp_path, back):
         assert done.stderr.count("MLflow does not answer") == 1, done.stderr
         cell = project.folder / f"outputs/pretrain/grammar_tiny/to_{back}-1"
         if back == 10**6:
-            assert read_record(cell)["mlflow_run_id"] is not None  # it was opened
+            assert read_record(cell)["mlflow_run_id"] is not None  # the run had been created
             server = serve(tmp_path, port)
             assert "sent: 1" in project.succeed("cli.main", "sync", **address).stdout
         client = MlflowClient(address["MLFLOW_TRACKING_URI"])

@@ -1,4 +1,4 @@
-"""One training over two nodes, which torchrun starts: one cell, one run."""
+"""Test a training on two nodes, started by torchrun: it makes one cell and one MLflow run."""
 
 import os
 import subprocess

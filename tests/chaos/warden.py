@@ -1,7 +1,10 @@
-"""`warden.py CODE SECONDS module argument…` runs a module, and waits for all that it starts, whoever's child that is by
-then. The file CODE gets its exit code, below 0 for a signal; what takes longer is killed, and leaves none.
+"""`warden.py CODE SECONDS module argument…` runs a module, and waits for all processes that it starts.
 
-The stages that `dvc` runs are forks of a server beside it, as those of `retable repro` are of its own.
+It also waits for processes whose parent has ended. Then it writes the exit code into the file CODE, negative for a
+signal. A command that takes longer than SECONDS is killed, and CODE stays empty.
+
+Stages that `dvc` runs are forks of a server that this script starts; stages of `retable repro` are forks of its own
+server.
 """
 
 import ctypes
@@ -21,10 +24,10 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def watch(code: Path, seconds: int, module: str, arguments: list[str]) -> None:
-    os.closerange(3, 256)  # of who asked
+    os.closerange(3, 256)  # open files of the process that started this one
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
-    os.environ.pop(SERVER)  # what wants forks starts its own server,
-    sys.executable = str(Path(sys.prefix, "bin/python"))  # as a process, not as a job of the server that runs this
+    os.environ.pop(SERVER)  # a command that needs a fork server starts one,
+    sys.executable = str(Path(sys.prefix, "bin/python"))  # as a process, not as a fork of this script's server
     ending = serve_beside(code.parent) if module == "dvc" else os.open(os.devnull, os.O_RDONLY)
     leader = forked(lambda: lead(module, arguments))
     signal.signal(signal.SIGALRM, end)
@@ -49,7 +52,7 @@ def lead(module: str, arguments: list[str]) -> None:
 
 
 def serve_beside(folder: Path) -> int:
-    """What is to be closed when the server is to end."""
+    """Start a fork server. Return what the caller closes to end it."""
     (address := folder / "forks").unlink(missing_ok=True)
     until, ending = os.pipe()
 

@@ -1,6 +1,7 @@
-"""Small models of every class of `retable.models`, and a reading of each by the method of its protocol.
+"""Small models of every class of `retable.models`, each with a function that calls the method of its protocol.
 
-`test_models.py` fails for a class without a case. A case takes the rate of all its dropout.
+`test_models.py` fails for a class without a case. A case is a function of the dropout rate, which it uses for all
+dropout.
 """
 
 import importlib
@@ -20,7 +21,9 @@ from retable.nn.transformer import Cache
 
 
 def classes(package: ModuleType, base: type) -> Iterator[type]:
-    """Yield the subclasses of `base` that the modules of a package define; those of its module `base` are protocols."""
+    """Yield the subclasses of `base` in the modules of a package, except those in its module `base`, which are
+    protocols.
+    """
     for info in pkgutil.iter_modules(package.__path__):
         module = importlib.import_module(f"{package.__name__}.{info.name}")
         for kind in vars(module).values():
@@ -34,9 +37,9 @@ models = SimpleNamespace(**{kind.__name__: kind for kind in classes(retable.mode
 V, E, D, H, F, B, T, U, LONG = 11, 6, 8, 2, 12, 4, 7, 5, 9
 WORDS = ["<unk>", "<eos>", "the", "cat", "cats", "sat", "catamaran", "Cat", "a", "dog", "dogs"]
 FILTERS = [(1, 3), (3, 4)]
-LENGTHS, OTHER_LENGTHS = torch.tensor([5, 1, 7, 3]), torch.tensor([2, 5, 1, 3])  # in no order
+LENGTHS, OTHER_LENGTHS = torch.tensor([5, 1, 7, 3]), torch.tensor([2, 5, 1, 3])  # not sorted
 GENERATOR = torch.Generator().manual_seed(1)
-IDS, OTHERS = (torch.randint(V, (B, n), generator=GENERATOR) for n in (T, U))  # random after each row's length, too
+IDS, OTHERS = (torch.randint(V, (B, n), generator=GENERATOR) for n in (T, U))  # random also after a row's end
 SEGMENTS = torch.randint(2, (B, T), generator=GENERATOR)
 IMAGES = torch.rand(B, 3, 8, 8, generator=GENERATOR)
 
@@ -62,7 +65,7 @@ RNNS: dict[str, dict[str, Any]] = {
     "rnn, forward": {"attention": "bilinear", "reading": "forward", "input_feeding": True},
 }
 GATED = {
-    "gated convolution, wide": [[(2, 6)], [(1, 6)], [(4, 6)]],  # the first link is a projection
+    "gated convolution, wide": [[(2, 6)], [(1, 6)], [(4, 6)]],  # the first residual connection is a projection
     "gated convolution, bottleneck": [[(3, 8)], [(1, 2), (3, 2), (1, 8)], [(1, 2), (2, 2), (1, 10)]],
 }
 STACKS = {
@@ -149,7 +152,7 @@ CASES: dict[str, Callable[[float], Model]] = {
 
 
 def spread(module: nn.Module) -> None:
-    """Draw weights far from the start, where attention is flat and norms are idle."""
+    """Draw weights far from initial ones, where attention is uniform and normalisation has no effect."""
     for part in module.modules():
         for name, parameter in part.named_parameters(recurse=False):
             scale = "Norm" in type(part).__name__ and name == "weight"
@@ -167,18 +170,20 @@ def build(name: str, dropout: float = 0.0, seed: int = 0) -> Model:
 
 @cache
 def built(name: str) -> Model:
-    """Return a model in evaluation that tests share, and so leave as it is; in training it would drop half."""
+    """Return a model in evaluation mode that tests share and must not change; in training mode it would have dropout
+    0.5.
+    """
     return build(name, dropout=0.5)
 
 
 def of_kind(*kinds: type[Model]) -> list[str]:
-    """Return the names of the cases of some protocols."""
+    """Return the names of the cases of these protocols."""
     return [name for name in CASES if isinstance(built(name), kinds)]
 
 
 @singledispatch
 def read(model: Model, rows: Sequence[int] = range(B)) -> list[list[Tensor]]:
-    """Read some rows of the batch. Return each row's states, without those of its padding."""
+    """Read some rows of the batch. Return the states of each row, without padding."""
     raise NotImplementedError(type(model))
 
 
@@ -188,7 +193,7 @@ def cut(rows: Sequence[int], ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tens
 
 
 def apart(states: Sequence[Tensor], *lengths: Tensor) -> list[list[Tensor]]:
-    """Return the states (B, T, ·) of each row up to its length; `lengths` are those of each tensor in turn."""
+    """Return the states (B, T, ·) of each row up to its length; `lengths` has one entry per tensor."""
     of_each = [lengths[k % len(lengths)] for k in range(len(states))]
     return [[state[row, : n[row]] for state, n in zip(states, of_each, strict=True)] for row in range(len(states[0]))]
 
@@ -250,7 +255,7 @@ def _(model: base.VectorModel, rows: Sequence[int] = range(B)) -> list[list[Tens
 
 
 def flat(model: Model, rows: Sequence[int] = range(B)) -> Tensor:
-    """Return all that `read` gives as one vector."""
+    """Return all tensors that `read` returns as one vector."""
     return torch.cat([states.flatten() for row in read(model, rows) for states in row])
 
 
@@ -264,7 +269,7 @@ def leaves(state: Any) -> list[Tensor]:
 
 
 def chosen(state: Any, rows: Tensor) -> Any:
-    """Return the state of some rows."""
+    """Return the state of some rows of the batch."""
     if isinstance(state, Cache):
         return state.select(rows)
     if isinstance(state, Tensor):

@@ -1,4 +1,4 @@
-"""Objectives on small models, with batches of any of their examples.
+"""Small models with every objective, and batches of any of their examples.
 
 `test_objectives.py` fails for a class of `retable.objectives` without a case.
 """
@@ -42,11 +42,11 @@ Rows = Sequence[int]
 
 
 class Case(NamedTuple):
-    """An objective of a rate of dropout, and a batch of some of its examples."""
+    """A function from dropout rate to an objective, and a function from examples to their batch."""
 
     make: Callable[[float], Objective]
     batch: Callable[[Objective, Rows], Any]
-    sizes: Sequence[int] | None = None  # the loss is a mean with these weights of the examples; None: it is none
+    sizes: Sequence[int] | None = None  # weights of examples in the loss; None if the loss is not a mean
 
 
 def ids_of(rows: Rows, ids: torch.Tensor = IDS, lengths: torch.Tensor = LENGTHS) -> list[list[int]]:
@@ -63,7 +63,7 @@ def both_ways(_: Objective, rows: Rows) -> OppositeBatch:
 
 
 def examples(objective: Objective, rows: Rows, labels: torch.Tensor = CLASSES, pairs: bool = False) -> ExampleBatch:
-    """Ids after a row's length are random."""
+    """Return rows of ids; ids after the end of a row are random."""
     batch = ExampleBatch(*cut(rows, IDS, LENGTHS), labels[list(rows)])
     if pairs:
         other_ids, other_lengths = cut(rows, OTHERS, OTHER_LENGTHS)
@@ -72,7 +72,7 @@ def examples(objective: Objective, rows: Rows, labels: torch.Tensor = CLASSES, p
 
 
 def choices(objective: Objective, rows: Rows) -> Any:
-    """Two to four endings per example, of one to four words, as the model reads a pair."""
+    """Return two to four endings per example, of one to four words each, in the form of the model's pairs."""
     beginnings, layout = [ids[:3] for ids in ids_of(range(B))], objective.model.layout
     endings = [list(range(1, 2 + k)) for n in N_ENDINGS for k in range(n)]
     pairs = list(
@@ -87,7 +87,7 @@ def choices(objective: Objective, rows: Rows) -> Any:
 
 
 def tagged(objective: Objective, rows: Rows) -> Any:
-    """Words of several tokens and of one; the tags are well formed in IOB2."""
+    """Return tagged words of one or several tokens; the tags are valid IOB2."""
     made = [
         TaggedExample(IDS[0, :5].tolist(), [0, 1, 4], [1, 2, 0], 2),
         TaggedExample(IDS[1, :1].tolist(), [0], [3], 0),
@@ -267,7 +267,9 @@ def build(name: str, dropout: float = 0.0, seed: int = 0) -> Objective:
 
 @cache
 def built(name: str) -> Objective:
-    """Return an objective in evaluation that tests share, and so leave as it is; in training it would drop half."""
+    """Return an objective in evaluation mode that tests share and must not change; in training it would have dropout
+    0.5.
+    """
     return build(name, dropout=0.5)
 
 
@@ -276,7 +278,7 @@ def batch_of(name: str, objective: Objective, rows: Rows = range(B)) -> Any:
 
 
 def loss_of(name: str, objective: Objective, rows: Rows = range(B), **changed: Any) -> tuple[torch.Tensor, dict, Any]:
-    """Return the loss, metrics and state of a batch, whose noise is always the same."""
+    """Return the loss, metrics and state of a batch; the noise is always the same."""
     batch = batch_of(name, objective, rows)
     torch.default_generator.manual_seed(0)
     return objective.loss(batch._replace(**changed), None, 0)

@@ -1,4 +1,4 @@
-"""Properties of every model that counts words instead of being trained."""
+"""Test properties of every model that counts words instead of being trained."""
 
 import importlib
 import pkgutil
@@ -34,13 +34,13 @@ CASES: dict[str, Callable[..., Any]] = {
     "SparseNonnegativeMatrix": partial(SparseNonnegativeMatrix, V, END, order=3, max_skip=2, max_skip_words=2, steps=3),
     "UnigramCache": partial(UnigramCache, V, 4),
 }
-OTHERS = {  # models of other settings, which refuse the file
+OTHERS = {  # models with other settings, which cannot load the file
     "UnigramCache": [partial(UnigramCache, V, 5), partial(UnigramCache, V + 1, 4)],
     "SparseNonnegativeMatrix": [partial(SparseNonnegativeMatrix, V, END, order=2)],
     "KneserNey": [partial(KneserNey, *other) for other in ((V + 1, 3, END), (V, 2, END), (V, 3, 1))],
 }
 BOUNDED = [name for name in CASES if CASES[name]().protocol == "sentence-bounded"]
-TEXT, OTHER_TEXT = stream(sentences(1, 60, V - 2)), stream(sentences(2, 12, V - 1))  # the last word is new
+TEXT, OTHER_TEXT = stream(sentences(1, 60, V - 2)), stream(sentences(2, 12, V - 1))  # OTHER_TEXT has a new word
 
 
 @pytest.fixture(params=CASES)
@@ -76,7 +76,7 @@ def test_the_two_ways_to_score_agree_and_are_distributions(name, text):
         assert following[OTHER_TEXT[t]] == pytest.approx(scores[t], abs=1e-6)
 
 
-@pytest.mark.parametrize("n", [5, 400])  # in the last, contexts that every word follows
+@pytest.mark.parametrize("n", [5, 400])  # with 400, some contexts are followed by every word
 def test_there_is_a_distribution_after_every_context(name, n):
     assert_distribution_after_every_context(estimated(name, stream(sentences(n, n, V - 2))), V - 1)
 

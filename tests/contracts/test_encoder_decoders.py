@@ -1,4 +1,4 @@
-"""Properties of every encoder-decoder; those of its decoder are in test_left_to_right.py."""
+"""Test properties of every encoder-decoder; test_left_to_right.py tests the decoder."""
 
 import pytest
 import torch

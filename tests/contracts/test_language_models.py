@@ -1,4 +1,4 @@
-"""Properties of every objective that predicts the next token."""
+"""Test properties of every objective that predicts the next token."""
 
 import pytest
 import torch
@@ -80,7 +80,7 @@ def test_a_projection_costs_its_norm_and_stands_before_the_softmax(kind):
     batch = TokenBatch(INPUTS, LABELS, True)
     projected, plain = on_lstm(kind, projection=0.3), on_lstm(kind)
     weight = projected.projection.weight
-    assert 0.4 < weight.abs().max() <= 0.5  # as its model begins
+    assert 0.4 < weight.abs().max() <= 0.5  # the range of the initial weights of the model
     plain.load_state_dict({n: p for n, p in projected.state_dict().items() if not n.startswith("projection")})
     model = plain.model.forward
     plain.model.forward = lambda *given: (lambda states, state: (states @ weight.T, state))(*model(*given))
@@ -159,8 +159,8 @@ def test_noise_is_for_training_only(kind):
     torch.testing.assert_close(objective.log_prob(INPUTS, LABELS)[0], plain.log_prob(INPUTS, LABELS)[0])
     torch.testing.assert_close(objective.next_log_prob(INPUTS, None)[0], plain.next_log_prob(INPUTS, None)[0])
     batch = TokenBatch(INPUTS, LABELS, True)
-    assert loss(objective, batch)[0] == loss(objective, batch)[0]  # drawn by torch's generator
+    assert loss(objective, batch)[0] == loss(objective, batch)[0]  # evaluation resets torch's generator
     assert len({objective.loss(batch, None, 0)[0].item() for _ in range(5)}) > 1
     other = language_model(kind, "lstm")(0.0)
-    other.load_state_dict(objective.state_dict())  # without the counts
+    other.load_state_dict(objective.state_dict())  # the state has no counts
     assert torch.equal(other.log_prob(INPUTS, LABELS)[0], objective.log_prob(INPUTS, LABELS)[0])

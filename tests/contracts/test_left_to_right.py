@@ -1,4 +1,4 @@
-"""Properties of every left-to-right model, and of every decoder, which is one after its source."""
+"""Test properties of every left-to-right model, and of every decoder, which reads left to right after its source."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def read(model: nn.Module, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
 
 
 def in_stretches(model: nn.Module, lengths: list[int]) -> tuple[Tensor, list[Tensor]]:
-    """Read so many tokens at a time. Return the states of all and the tensors of the last state."""
+    """Read this many tokens at a time. Return the states of all tokens, and the tensors of the last state."""
     parts, state = [], start(model)
     for stretch in IDS.split(lengths, dim=1):
         states, state = read(model, stretch, state)

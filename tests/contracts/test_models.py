@@ -1,4 +1,4 @@
-"""Properties of every model, whatever its protocol."""
+"""Test properties that all models share."""
 
 import copy
 
@@ -42,7 +42,7 @@ from tests.contracts.model_cases import (
 
 WITHOUT_BATCHES = of_kind(VectorModel)
 WITH_BATCHES = [name for name in CASES if name not in WITHOUT_BATCHES]
-LOCAL = (PairEncoder, WindowTagger, ResidualConvolutionalEncoder)  # a state has not seen all of its sequence
+LOCAL = (PairEncoder, WindowTagger, ResidualConvolutionalEncoder)  # a state does not depend on all of its sequence
 ONE_WAY = ("lstm tagger of 0", "lstm tagger of 1")
 SEE_ALL = [name for name in of_kind(Encoder) if not isinstance(built(name), LOCAL) and name not in ONE_WAY]
 
@@ -53,12 +53,12 @@ def name(request) -> str:
 
 
 def test_every_class_has_a_case():
-    """Rules and estimated models have no gradients, and the mention ranker reads documents; other tests cover them."""
+    """Rules and estimated models have no gradients, and the mention ranker reads documents; other tests cover these."""
     others = (SpanRule, SentenceRule, SpanRanker, Estimated)
     missing = {kind for kind in vars(models).values() if not issubclass(kind, others)} - {
         type(built(name)) for name in CASES
     }
-    assert {kind.__name__ for kind in missing} == {"Recurrent"}  # the base of Elman's network, the GRU and the LSTM
+    assert {kind.__name__ for kind in missing} == {"Recurrent"}  # base class of Elman's network, GRU and LSTM
 
 
 def test_neither_padding_nor_the_rows_next_to_it_change_a_row(name):
@@ -83,7 +83,7 @@ def test_parameters_and_statistics_are_saved_and_copied_and_they_give_the_same(n
     statistics = {name for name in model.state_dict() if name.endswith(("mean", "variance"))}
     assert set(model.state_dict()) == {name for name, _ in model.named_parameters()} | statistics
     assert torch.equal(flat(other), before)
-    spread(other)  # a copy has its own weights
+    spread(other)  # the copy has separate weights
     assert torch.equal(flat(model), before) and (not torch.equal(flat(other), before) or not model.state_dict())
     save_weights(model, tmp_path / "model.safetensors")
     load_weights(other, tmp_path / "model.safetensors")
@@ -95,7 +95,7 @@ def test_dropout_acts_in_training_only(name):
     torch.testing.assert_close(flat(model), flat(without))
     model.train(), without.train()
     assert not torch.equal(flat(model), flat(model))
-    # sees further back in evaluation; normalises by the batch in training
+    # the first reads more context in evaluation; the second normalises over the batch in training
     if "transformer-xl" not in name and "normalised" not in name:
         torch.testing.assert_close(flat(without), flat(without.eval()))
 
@@ -156,7 +156,7 @@ def test_a_direction_sees_nothing_ahead(name):
 
 @pytest.mark.parametrize("name", of_kind(WindowModel))
 def test_inputs_of_words_are_sums_of_rows_of_the_weights(name):
-    """The compiled loops read and change these rows."""
+    """Compiled loops read and change these rows."""
     model = built(name)
     table, units, offsets, scales = model.inputs()
     assert table.data_ptr() in {parameter.data_ptr() for parameter in model.parameters()}

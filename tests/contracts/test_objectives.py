@@ -1,4 +1,4 @@
-"""Properties of every objective."""
+"""Test properties that all objectives share."""
 
 import copy
 
@@ -24,7 +24,7 @@ def name(request) -> str:
 
 
 def test_every_class_has_a_case():
-    """Rules and estimated models have no loss; antecedents and GloVe's cells have batches of their own."""
+    """Rules and estimated models have no loss; `Antecedents` and GloVe's objective have special batches."""
     missing = set(vars(objectives)) - {type(built(name)).__name__ for name in CASES}
     assert missing == {
         "AtOnce", "AnswerByRule", "SummaryByRule", "Antecedents", "WeightedLeastSquares", "NoiseLM", "WindowPrediction"

@@ -13,7 +13,8 @@ from retable.data.encode import write_tokens
 from retable.tokenizers import word
 from retable.tokenizers.tokenizer import read_tokens
 
-# As distributed: a space at both ends, blank lines round headings; and characters at which some would end a line.
+# As distributed: a space at both ends of a line, blank lines around headings, and characters that some programs read as
+# line ends.
 WIKI = {
     "train": " \n = Robert <unk> = \n \n Robert <unk> is an English film\u2028, tv . \n In 2000 \x0c he starred \n",
     "valid": " \n = Homarus gammarus = \n \n Homarus gammarus is a large <unk> . \n",
@@ -29,7 +30,7 @@ def wikitext(tmp_path) -> Path:
 
 
 def test_wikitext_keeps_every_line_and_the_standard_number_of_tokens(wikitext, tmp_path):
-    """Against the count that pytorch/examples and awd-lstm-lm make: the words of each line and one <eos>."""
+    """Compared with the count of pytorch/examples and awd-lstm-lm: the words of each line and one <eos>."""
     counts = write_wikitext(tmp_path, str(wikitext))
     validation = "\n= Homarus gammarus =\n\nHomarus gammarus is a large <unk> .\n"
     assert (tmp_path / "validation.txt").read_text(encoding="utf-8") == validation
@@ -41,7 +42,7 @@ def test_wikitext_keeps_every_line_and_the_standard_number_of_tokens(wikitext, t
     assert totals["tokens"] == totals["words"] == len(expected)
     ids = read_tokens(tmp_path / "train.bin", tokenizer.vocab_size)
     assert [tokenizer.words[i] for i in np.asarray(ids)] == expected
-    assert tokenizer.vocab_size == len(set(expected))  # the text's own <unk> is the tokenizer's
+    assert tokenizer.vocab_size == len(set(expected))  # the <unk> of the text is the tokenizer's unknown token
 
 
 def test_wikitext_from_the_hub_is_the_same_text(wikitext, tmp_path, monkeypatch):
@@ -49,7 +50,7 @@ def test_wikitext_from_the_hub_is_the_same_text(wikitext, tmp_path, monkeypatch)
 
     def load_dataset(name, configuration, split):
         asked.append((name, configuration, split))
-        # The hub's rows keep their line ends, but a blank line has nothing.
+        # Rows on the Hugging Face Hub end with a line end, except blank lines.
         lines = WIKI[{"validation": "valid"}.get(split, split)].split("\n")[:-1]
         return {"text": [f"{line}\n" if line.strip() else "" for line in lines]}
 
@@ -80,7 +81,7 @@ def test_lm1b_reads_the_shards_in_order_and_is_whole_or_refused(tmp_path):
         (held_out / f"news.en.heldout-{number:05d}-of-00050").write_text(f"Held out {number}\n")
     counts = write_lm1b(tmp_path, str(tmp_path), shards=2)
     train = "The sentence number 1 .\nAnd more\nThe sentence number 2 .\nAnd more\n"
-    # The first held-out shard is the test set of the published numbers.
+    # The published numbers use the first held-out shard as test set.
     for split, text in (("train", train), ("test", "Held out 0\n"), ("validation", "Held out 1\n")):
         assert (tmp_path / f"{split}.txt").read_text() == text
     assert counts["train/lines"] == 4 and counts["train/words"] == 14

@@ -11,7 +11,7 @@ NAMES = {"context": "ctx", "endings": "endings", "label": "label"}
 
 
 def choices(n: int, endings: int = 3) -> list[Choice]:
-    """Two examples a context."""
+    """Return two examples per context."""
     return [Choice(f"context {i // 2}", [f"ending {i} {k}" for k in range(endings)], i % endings) for i in range(n)]
 
 

@@ -92,7 +92,7 @@ def test_conll_2000(data_dir):
     assert sum(tag.startswith("B-") for sentence in read for tag in sentence.tags) == 23852  # phrases, as published
 
 
-# The format's own examples: a contraction, an empty node, a form with a space.
+# Examples from the definition of the format: a contraction, an empty node, a form with a space.
 CONLL_U = """# sent_id = 1
 # text = vámonos al mar
 1-2\tvámonos\t_\t_\t_\t_\t_\t_\t_\t_

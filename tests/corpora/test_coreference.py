@@ -1,6 +1,6 @@
 from retable.corpora.coreference import Document, read_documents, write_documents
 
-# A made-up document in the columns of CoNLL-2012 that matter, with mentions inside of mentions, and a second part.
+# An invented document with the relevant columns of CoNLL-2012, nested mentions, and a second part.
 EXAMPLE = """#begin document (bc/made/00/up_0000); part 000
 up 0 0 The (7
 up 0 1 mother -

@@ -30,7 +30,7 @@ def test_the_parts_are_the_text(tmp_path, percent):
     counts = write(tmp_path, TEXT, percent / 100, 0.2)
     parts = texts(tmp_path)
     assert all(part.endswith("\n") for part in parts)
-    # A line end that the cut brought in is all that the parts have more.
+    # The parts together have only one more character: a line end at the cut.
     whole, rest = "", TEXT
     for part in parts:
         part = part if rest.startswith(part) else part[:-1]
@@ -64,7 +64,7 @@ def test_the_counts_do_not_hang_on_what_is_read_at_a_time(tmp_path, monkeypatch,
 @pytest.mark.parametrize("unit", ["line", "document"])
 @pytest.mark.parametrize("blank", ["", " ", "\t \t", "\u00a0", "\r", "\u3000\n\n \x85", "\n"])
 def test_blank_lines_are_treated_as_by_the_other_writer(tmp_path, monkeypatch, chunk, unit, blank):
-    """The same text in one file and in three, as lines and as documents, whatever a blank line consists of."""
+    """The same text in one file and in three files, as lines and as documents, with all kinds of blank lines."""
     monkeypatch.setattr(cut, "CHUNK", chunk)
     part = f"{blank}\n".join(["a  b\n", "— c\nd\n", " e\n", ""])
     source = tmp_path / "source"
@@ -107,13 +107,13 @@ def test_tiny_shakespeare_is_cut_as_nanogpt_cuts_it(tmp_path, data_dir):
     text = source.read_text(encoding="utf-8")
     cut = int(len(text) * 0.9)
     train, validation, _ = texts(tmp_path)
-    assert (train, validation) == (text[:cut] + "\n", text[cut:])  # the cut falls inside a line
+    assert (train, validation) == (text[:cut] + "\n", text[cut:])  # the cut is inside a line
     assert (counts["train/characters"] - 1, counts["validation/characters"]) == (1_003_854, 111_540)
     tokenizer = character.train(read_lines(tmp_path / "train.txt"))
     units = read_units(tmp_path / "validation.txt", "line")
     totals = write_tokens(tokenizer, units, False, tmp_path / "validation")
     assert totals["tokens"] == totals["bytes"] == 111_540
-    assert tokenizer.vocab_size == 65 + 256 + 1  # nanoGPT's characters, the bytes of others, the boundary
+    assert tokenizer.vocab_size == 65 + 256 + 1  # nanoGPT's characters, bytes for other characters, and the boundary
 
 
 def test_shuffled_lines_are_all_of_them_in_pythons_order(tmp_path):
@@ -137,7 +137,9 @@ def test_names_are_cut_as_makemore_cuts_them(tmp_path, data_dir):
 
 @pytest.mark.real
 def test_characters_of_the_penn_treebank_are_mikolovs(data_dir):
-    """corpus=ptb tokenizer=character is the text of the published bits per character: 5017k, 393k and 442k of them."""
+    """corpus=ptb tokenizer=character gives the text of the published bits per character: 5017k, 393k and 442k
+    characters.
+    """
     sizes = [
         sum(len(" ".join(line.split())) + 1 for line in read_lines(data_dir / "ptb" / f"ptb.{split}.txt"))
         for split in ("train", "valid", "test")

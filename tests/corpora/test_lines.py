@@ -1,4 +1,4 @@
-"""One rule for lines, blank lines, byte-order marks and names that occur twice, in every reader of users' files."""
+"""Test that all readers of users' files treat lines, blank lines, byte-order marks and duplicate names alike."""
 
 import csv
 import json
@@ -42,7 +42,7 @@ def test_lines_end_alike_in_every_encoding(tmp_path, end, last, encoding):
 
 
 def test_python_text_mode_agrees(tmp_path):
-    """Of every short text of these characters; a CR inside a file with LF is white space there, not a line's end."""
+    """All short texts of these characters are tested. In a file with LF, CR is white space, not a line end."""
     for letters in product("a\n\r", repeat=5):
         text = "".join(letters)
         if "\r" in text.replace("\r\n", "") and "\n" in text:
@@ -54,7 +54,7 @@ def test_python_text_mode_agrees(tmp_path):
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "latin-1", *WIDE])
 def test_the_lines_of_a_text_are_the_same_in_every_encoding(tmp_path, encoding):
-    """Of every short text of these characters; `\\u0a0d` has the bytes of line ends in UTF-16."""
+    """All short texts of these characters are tested; in UTF-16, `\u0a0d` has the bytes of line ends."""
     letters = "a\n\r" if encoding == "latin-1" else "a\n\r\u0a0d"
     path, other = tmp_path / "a.txt", tmp_path / "b.txt"
     for n in range(1, 4):
@@ -107,7 +107,8 @@ def tokens_of(path):
     return pretrained.read_tokenizer(path.parent).encode("the Cat ab")
 
 
-# Every reader of a text that does not take its lines from `read_lines`; those of tokenizers read some files themselves.
+# Every reader of a text that does not get its lines from `read_lines`; readers of tokenizers open some files
+# themselves.
 READERS = {
     "analogies": ({"a.txt": ": capital\na b c d\n"}, read_analogies),
     "similarity": ({"a.txt": "cat dog 7.5\n"}, read_pairs),
@@ -146,7 +147,7 @@ def test_names_that_occur_twice_are_refused(tmp_path):
 
     csv_file, tsv = file("a.csv", "a,a\nx,1\n"), file("a.tsv", "label\tlabel\tsentence\n1\t0\tgood\n")
     lines = file("a.jsonl", '{"a": "x", "a": "1"}\n')
-    with csv_file.open(encoding="utf-8") as opened:  # Python's reader takes the last in silence
+    with csv_file.open(encoding="utf-8") as opened:  # Python's reader uses the last of two equal names without an error
         assert [*csv.DictReader(opened)] == [{"a": "1"}] and json.loads(lines.read_text()) == {"a": "1"}
     readers = [
         lambda: [*read_table(csv_file).rows], lambda: [*read_table(tsv).rows], lambda: [*read_table(lines).rows],

@@ -1,4 +1,4 @@
-"""What readers of users' files say of mistakes: one line that names the file and the place."""
+"""Test the error messages of readers of users' files: one line that names the file and the place."""
 
 import json
 import os
@@ -46,7 +46,7 @@ BY_PATH = [
 
 @pytest.mark.parametrize("read", BY_PATH)
 def test_a_path_of_another_kind_is_named_as_what_it_is(tmp_path, read):
-    """A folder, a pipe, from which a reader would wait for ever, and nothing."""
+    """A folder; a pipe, on which a reader would wait without end; and a path that does not exist."""
     for suffix in ("", ".parquet", ".json"):
         os.mkfifo(tmp_path / f"pipe{suffix}")
         (tmp_path / f"folder{suffix}").mkdir()
@@ -96,7 +96,7 @@ def twice(content: str) -> str:
     return json.dumps(found)
 
 
-# By file, with a word apart where a reader has settings: what reads it.
+# Maps a file name, and a word if a reader has settings, to the reader.
 READERS = {
     "a.txt": read_tagged,
     "a.txt tag=2": partial(read_tagged, tag=2),
@@ -221,9 +221,9 @@ MISTAKES: dict[str, list[tuple[str | bytes, str]]] = {
         (r'{"a": "\ud800"}', "line 3: not JSON, .*surrogates not allowed"),
         ("{", "line 3: not JSON, .*column 2"),
     ],
-    "a.jsonl labelled": [(rb'{"text": "\ud800"}', "")],  # half a character
+    "a.jsonl labelled": [(rb'{"text": "\ud800"}', "")],  # half of a surrogate pair
     "a.csv labelled": [
-        (b"text,label\na\rb,c\n", ""),  # a stray line end
+        (b"text,label\na\rb,c\n", ""),  # a CR inside a row
         (lines("sentence,label", '"very good', 'book",1', "no"), "line 4: expects 2 fields but got 1"),
     ],
     "a.tsv labelled": [

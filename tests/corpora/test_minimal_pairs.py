@@ -28,7 +28,7 @@ def test_paradigms_in_the_order_of_their_names(tmp_path):
 
 @pytest.mark.real
 def test_all_of_blimp(data_dir):
-    """67 paradigms of 1,000 pairs, which belong to the paper's twelve phenomena."""
+    """BLiMP has 67 paradigms of 1,000 pairs, in the twelve phenomena of the paper."""
     pairs = BLiMP(str(data_dir / "blimp")).read()
     assert set(Counter(pair.paradigm for pair in pairs).values()) == {1000}
     paradigms = Counter(phenomenon for _, phenomenon in {(pair.paradigm, pair.phenomenon) for pair in pairs})

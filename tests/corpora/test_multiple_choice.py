@@ -16,7 +16,7 @@ def write(folder: Path, name: str, *lines: object) -> Path:
 
 
 def test_swag(tmp_path):
-    """Its .csv, with quotes inside of quotes."""
+    """Reads SWAG's .csv, which has quotation marks inside quoted fields."""
     path = write(
         tmp_path,
         "val.csv",

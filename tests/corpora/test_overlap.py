@@ -1,4 +1,4 @@
-"""Shares of test data that occur in training data, next to sets of tuples."""
+"""Test the shares of test data that occur in training data, compared with a computation with sets of tuples."""
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +12,7 @@ LINES = st.lists(st.lists(st.sampled_from("abc"), max_size=8), max_size=10)
 
 
 def grams(path, unit, n):
-    """The n-grams of a text as tuples, unit by unit."""
+    """Return the n-grams of a text as tuples, for each unit."""
     units = ([word for line in lines for word in line.split()] for lines in read_units(path, unit))
     return [tuple(words[i : i + n]) for words in units for i in range(len(words) - n + 1)]
 
@@ -51,7 +51,7 @@ def test_shares_are_those_of_sets_of_tuples(folder, unit, train, test, n, block)
 def test_of_a_long_test_text_the_beginning_counts(folder, monkeypatch):
     monkeypatch.setattr(overlap, "MOST", 7)
     (folder / "train.txt").write_text("a b c\n")
-    (folder / "test.txt").write_text("a b c\nb c\n" + "a b c\n" * 9)  # 6 and 4 characters, then more
+    (folder / "test.txt").write_text("a b c\nb c\n" + "a b c\n" * 9)  # 6 and 4 characters, then lines beyond the limit
     found = text_overlap(folder / "train.txt", folder / "test.txt", "line", 2)
     assert found == {"overlap_lines": 1 / 2, "overlap_2grams": 1.0}
 

@@ -8,7 +8,7 @@ EN, DE = "A  Dog\tbarks .\r\ntwo\n", "Ein Hund bellt.\nzwei Übel\n"
 
 @pytest.fixture
 def files(tmp_path):
-    """A parallel corpus of two lines a split, by the names of write_pairs' arguments."""
+    """Return a parallel corpus with two lines per split, by the argument names of write_pairs."""
     paths = {}
     for split in ("train", "validation", "test"):
         for side, text in (("source", EN), ("target", DE)):

@@ -5,7 +5,7 @@ from retable.corpora.columns import TaggedSentence
 from retable.corpora.propbank import read_propositions
 from retable.metrics.spans import Chunk, chunks, write_tags
 
-# A made-up sentence in the columns of CoNLL-2012: two predicates, then a sentence with none.
+# An invented document in the columns of CoNLL-2012: a sentence with two predicates, then one without.
 CONLL_2012 = """#begin document (nw/made/up_0001); part 000
 nw/made/up_0001 0 0 She PRP (TOP(S* - - - - * (ARG0*) (ARG0*) (1)
 nw/made/up_0001 0 1 tried VBD * try 01 - - * (V*) * -
@@ -20,7 +20,8 @@ nw/made/up_0001 0 0 Oh UH * - - - - * -
 #end document
 """
 WORDS = ["She", "tried", "to", "wake", "up", "Kim", "."]
-# CoNLL-2005's words beside its props: the target's lemma, then a column for each target.
+# The words of CoNLL-2005, which are in a separate file, with the columns of its props: the lemma of the target, then
+# one column per target.
 CONLL_2005 = """He     -       (A0*)
 did    -       *
 n't    -       (AM-NEG*)
@@ -48,7 +49,7 @@ roles = st.sampled_from(["A0", "A1", "C-A1", "AM-TMP"])
 
 @given(parts=st.lists(st.tuples(roles | st.just(""), st.integers(1, 3)), max_size=4), place=st.integers(0, 4))
 def test_brackets_are_the_chunks(parts, place, tmp_path_factory):
-    """Spans with lengths, "" outside of any, and a predicate among them, written as brackets."""
+    """Spans of several lengths, words outside of spans (""), and a predicate inside a span, written as brackets."""
     parts = [*parts[:place], ("V", 1), *parts[place:]]
     fields, found, length = [], [], 0
     for role, size in parts:

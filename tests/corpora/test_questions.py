@@ -1,4 +1,4 @@
-"""Readers on small files in the public formats."""
+"""Test readers on small files in the public formats."""
 
 import json
 
@@ -27,7 +27,7 @@ SHAVE = ROOF | {
     "activity_label": "Personal Care",
     "ctx_a": "[header] How to shave [title] Buy a razor. [step] A sharp one.",
     "ctx_b": "",
-    "label": "1",  # the hub's are strings
+    "label": "1",  # the Hub's labels are strings
     "endings": ["[substeps] Rinse.", "Use [step]  foam [title] Wait."],
 }
 
@@ -66,7 +66,7 @@ WORDS = {"0": "bad", "1": "good"}
 
 
 @pytest.mark.parametrize(("name", "lines"), [
-    ("dev.tsv", ["\ufeffsentence\tlabel", 'it "works \t1', "no\t0"]),  # a byte-order mark, a lone quotation mark
+    ("dev.tsv", ["\ufeffsentence\tlabel", 'it "works \t1', "no\t0"]),  # a byte-order mark, a single quotation mark
     ("dev.csv", ["sentence,label", '"it ""works",1', "no,0"]),
     ("dev.jsonl", [{"sentence": 'it "works', "label": 1}, {"sentence": "no", "label": 0}]),
 ])  # fmt: skip
@@ -80,6 +80,6 @@ def test_fields_of_several_lines_blank_lines_and_no_header(write):
     path = write("dev.csv", "sentence,label", '"very good', 'book",1', "", "no,0", "x" * 140_000 + ",1")
     questions = Labelled(path, "label", WORDS).read()
     assert [question.fields["sentence"] for question in questions] == ["very good\nbook", "no", "x" * 140_000]
-    path = write("dev.tsv", "gj04\t1\t\tThe sailors rode.")  # as in CoLA's files
+    path = write("dev.tsv", "gj04\t1\t\tThe sailors rode.")  # the format of CoLA's files
     (question,) = Labelled(path, "label", WORDS, ["source", "label", "mark", "text"]).read()
     assert question.fields["text"] == "The sailors rode." and question.answer == [*WORDS].index("1")

@@ -39,7 +39,7 @@ def test_the_development_set(data_dir):
 def test_triples_have_their_answers_where_they_first_stand_as_words(tmp_path):
     rows = [
         {"context": "Mayor May left in May.", "question": "When?", "answer": "May"},
-        {"context": "In 2010.", "question": "Ten what?", "answer": "10"},  # nowhere a word: it is widened later
+        {"context": "In 2010.", "question": "Ten what?", "answer": "10"},  # not a whole word: it is widened later
     ]
     assert read_triples(write(tmp_path, rows)) == [
         Question("0", "", rows[0]["context"], "When?", [Answer("May", 6)]),

@@ -37,4 +37,4 @@ def test_lines_end_at_line_feeds_alone_and_a_byte_order_mark_is_no_text(tmp_path
     path.write_bytes("\ufeffThe cat\n\ufeffsat\n".encode())
     for encoding, first in (("utf-8", "The cat"), ("UTF8", "The cat"), ("latin-1", "ï»¿The cat")):
         assert next(read_lines(path, encoding)) == first
-    assert [*read_lines(path)][1] == "\ufeffsat"  # as it stands, where it marks no file
+    assert [*read_lines(path)][1] == "\ufeffsat"  # inside a file, the character is kept: it is not a byte-order mark

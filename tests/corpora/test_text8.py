@@ -51,7 +51,7 @@ def test_a_zip_that_is_cut_or_flipped(tmp_path):
     for damaged in (*flipped, *(whole[:length] for length in range(0, len(whole), 7))):
         path.write_bytes(damaged)
         try:
-            assert read_text8(str(path)) == text  # a date, say, may be any
+            assert read_text8(str(path)) == text  # the path may be any text, such as a date
         except UsageError as error:
             assert "text8.zip" in str(error)
             refused += 1

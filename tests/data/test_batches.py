@@ -2,7 +2,7 @@ from retable.data.batches import LazyBatches, in_order, measured, share
 
 
 class Lengths:
-    """The mean length of words, piece by piece."""
+    """The mean length of words, measured batch by batch."""
 
     def batches(self, rank: int = 0, world: int = 1) -> LazyBatches:
         return share(["a", "bb", "ccc", "dddd", "eeeee"], str.upper, rank, world)

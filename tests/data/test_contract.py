@@ -1,4 +1,4 @@
-"""What all training batches have in common, whatever they hold: seed and step decide them, and processes share them."""
+"""Test what all training batches have in common: seed and step determine them, and several processes share them."""
 
 import inspect
 import pkgutil
@@ -160,7 +160,7 @@ KINDS: dict[str, Callable[[Any, int], Any]] = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Tokens and tasks as the stages leave them."""
+    """Return a folder with tokens and tasks as the stages write them."""
     made = tmp_path_factory.mktemp("tokens")
     for name in ("a/word", "b/word", "task"):
         (made / name).mkdir(parents=True)
@@ -178,7 +178,7 @@ def real(lengths: Tensor, values: Tensor) -> Tensor:
 
 
 def things(batch: Any) -> dict[str, tuple[float | None, Tensor]]:
-    """What a batch holds, without its padding, and the weight of its mean in that over all processes."""
+    """Return the content of a batch without padding, and the weight of this batch in the mean over all processes."""
     match batch:
         case Window():
             assert batch.input_ids.shape == batch.labels.shape
@@ -241,7 +241,7 @@ def test_a_batch_is_a_function_of_seed_and_step(name, folder):
     steps = [2 * n + 1, 0, n - 1, n, 1, 0]
     for step in steps:
         assert same(batches.batch(step), KINDS[name](folder, 1).batch(step)), step
-    if name not in ("CarriedStreams", "OppositeStreams"):  # which leave nothing to chance
+    if name not in ("CarriedStreams", "OppositeStreams"):  # these batches are not random
         assert not all(same(batches.batch(step), other.batch(step)) for step in steps)
         assert not all(same(batches.batch(step), batches.batch(step + n)) for step in range(min(n, 3)))
 
@@ -283,7 +283,7 @@ def test_batches_of_shards_are_those_of_the_whole(name, folder, monkeypatch):
         assert same(shards.batch(step), whole.batch(step))
 
 
-# Kinds whose batches have a number of rows that the processes share evenly.
+# Kinds of batches whose rows are divided evenly among the processes.
 EVEN = ["CarriedStreams", "OppositeStreams", "JitteredStreams", "ShuffledWindows", "Corrupted, Prefix"]
 
 

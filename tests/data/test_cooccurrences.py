@@ -12,14 +12,14 @@ EOS = 0
 
 
 def text(n_tokens, vocab_size=30, seed=0):
-    """A stream with a line end, id 0, about every tenth word."""
+    """Return a stream in which about every tenth token is a line end (id 0)."""
     generator = np.random.default_rng(seed)
     tokens = generator.zipf(1.3, n_tokens) % vocab_size
     return np.where(generator.random(n_tokens) < 0.1, EOS, tokens).astype(np.uint16)
 
 
 def brute_force(tokens, vocab_size, window):
-    """X by loops over the places of the text."""
+    """Return the co-occurrence matrix X, computed by loops over the places of the text."""
     counts = np.zeros((vocab_size, vocab_size))
     for i, word in enumerate(tokens):
         for step in (-1, 1):

@@ -39,7 +39,7 @@ def name(kind) -> str:
 
 
 def random_texts(n: int):
-    """Texts of random lengths without marks, each with a generator."""
+    """Yield texts of random lengths without marks, each with a generator."""
     rng = np.random.default_rng(0)
     for i in range(n):
         yield rng.choice(SYMBOLS.vocabulary, rng.integers(2, 130)), np.random.default_rng((1, i))
@@ -51,14 +51,14 @@ def batches(kind=None, **settings) -> Corrupted:
 
 
 def scripted(**answers) -> SimpleNamespace:
-    """A generator whose draws are written down."""
+    """Return a generator that returns these numbers instead of random ones."""
     return SimpleNamespace(
         **{call: lambda *_, answer=answer, **__: np.array(answer) for call, answer in answers.items()}
     )
 
 
 def drawn(places: str) -> list[float]:
-    """A number for each of the paper's words: 0 under an `x`, as what is drawn into noise, else 1."""
+    """Return a number for each word of the paper's example: 0 above an `x` (the word becomes noise), otherwise 1."""
     return [0.0 if place == "x" else 1.0 for place in places.split()]
 
 
@@ -108,7 +108,7 @@ def test_a_pair_put_together_is_the_text(kind):
         np.testing.assert_array_equal(kind.restore(kind(text, rng, SYMBOLS), SYMBOLS), text)
 
 
-UNIFORM = {  # what is drawn, and all its outcomes
+UNIFORM = {  # maps what is drawn to all its outcomes
     "orders of three": (lambda rng: Deshuffling()(np.arange(3), rng, SYMBOLS).inputs.tolist(), permutations(range(3))),
     "prefixes of six": (lambda rng: Prefix()(np.arange(6), rng, SYMBOLS).inputs.tolist(), map(range, range(1, 6))),
     "cuts of five": (lambda rng: cut(5, 3, rng).tolist(), [p for p in product((1, 2, 3), repeat=3) if sum(p) == 5]),
@@ -145,13 +145,13 @@ def test_spans_are_never_more_than_the_noise():
 
 
 def test_random_spans_are_as_dense_and_as_long_as_they_are_to_be():
-    """Exactly in sum; each place but the ends alike, and spans of a mean of 3."""
+    """The total is exact, all places except the ends are equally likely, and spans have a mean length of 3."""
     n, texts = 100, 2000
     noise = np.stack([RandomSpans().noise(n, np.random.default_rng(i)) for i in range(texts)])
     assert (noise.sum(axis=1) == 15).all()
     begins = noise & ~np.roll(noise, 1, axis=1)
     assert (begins.sum(axis=1) == 5).all() and not noise[:, 0].any() and noise[:, -1].all()
-    # A span's length is 1 + what falls before the first of four bars among 14 places: P(1) = 4 / 14.
+    # A span's length is 1 + the number of places before the first of four bars among 14 places: P(1) = 4 / 14.
     ones = np.mean(begins & ~np.roll(noise, -1, axis=1), where=begins)
     assert abs(ones - 4 / 14) < 4 * (4 / 14 * 10 / 14 / (5 * texts)) ** 0.5
 
@@ -215,9 +215,9 @@ def test_the_need_of_independent_spans_is_seldom_exceeded():
     n, texts = 100, 2000
     noise = np.stack([IidSpans().noise(n, np.random.default_rng(i)) for i in range(texts)])
     spans = noise[:, 0] + (noise[:, 1:] & ~noise[:, :-1]).sum(axis=1)
-    mean = n * 0.15 * 0.85 + 0.15**2  # a text's first token needs none before it
+    mean = n * 0.15 * 0.85 + 0.15**2  # the first token of a text can begin a span without a token before it
     assert abs(spans.mean() - mean) < 4 * spans.std() / texts**0.5
-    # What is allowed for is five of the deviations that are found.
+    # Five standard deviations are tolerated.
     assert IidSpans().n_sentinels(n) == pytest.approx(mean + 5 * spans.std() + 1, abs=1)
     assert spans.max() < IidSpans().n_sentinels(n)
 

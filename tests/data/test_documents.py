@@ -8,7 +8,7 @@ from retable.data.documents import Documents, Pairs, Windows, stretches
 from retable.tokenizers import word, wordpiece
 
 CLS, SEP, END = 90, 91, 1
-# Documents of lines that end with 1, a blank line behind each.
+# Documents of lines, which end with id 1; a blank line follows each document.
 TEXT = [[[10, 11, 12], [13, 14]], [[20], [21, 22], [23, 24, 25]], [[30, 31]]]
 
 
@@ -19,7 +19,7 @@ def stream(documents: list[list[list[int]]], blank: bool = True) -> tuple[np.nda
 
 
 def long_documents(n: int, seed: int = 0) -> list[list[list[int]]]:
-    """The tokens of document d are 100 + d; of each line the last is 400 + d."""
+    """Return documents; the tokens of document d are 100 + d, and the last token of each line is 400 + d."""
     rng = np.random.default_rng(seed)
     return [[[100 + d] * int(rng.integers(1, 9)) + [400 + d] for _ in range(rng.integers(1, 12))] for d in range(n)]
 
@@ -30,10 +30,10 @@ def test_documents_and_sentences_by_hand():
     assert documents.offsets.tolist() == [0, 3, 5, 6, 8, 11, 13]
     assert documents.text(np.arange(13)).tolist() == [10, 11, 12, 13, 14, 20, 21, 22, 23, 24, 25, 30, 31]
     assert documents.text(np.array([[4, 5], [0, 12]])).tolist() == [[14, 20], [10, 31]]
-    parted = Documents(*stream(TEXT), END, parted=True)  # whose last line ends are kept
+    parted = Documents(*stream(TEXT), END, parted=True)  # the last line end of each document is kept
     text = parted.text(np.arange(parted.offsets[-1])).tolist()
     assert text == [10, 11, 12, 13, 14, END, 20, 21, 22, 23, 24, 25, END, 30, 31, END]
-    tokens = np.array([10, 11, END, 12, END, 99, 20, END, 99])  # as byte-level BPE's, whose documents end otherwise
+    tokens = np.array([10, 11, END, 12, END, 99, 20, END, 99])  # a byte-level BPE has another end of documents
     marked = Documents(tokens, np.array([[6, 0, 0], [3, 0, 0]]), END)
     assert marked.first.tolist() == [0, 2, 3] and marked.text(np.arange(4)).tolist() == [10, 11, 12, 20]
 
@@ -41,7 +41,7 @@ def test_documents_and_sentences_by_hand():
 def test_where_units_are_lines_the_stream_is_one_document():
     documents = Documents(*stream([[[10, 11]], [[12]], [[]], [[13]]], blank=False), END)
     assert documents.first.tolist() == [0, 3] and documents.offsets.tolist() == [0, 2, 3, 4]
-    one = Documents(*stream([[[10, 11]], [[12]]]), END)  # documents of one line are not lines
+    one = Documents(*stream([[[10, 11]], [[12]]]), END)  # a document of one line still ends with a blank line
     assert one.first.tolist() == [0, 1, 2]
 
 
@@ -90,7 +90,7 @@ def test_windows_are_full_and_tile_the_text():
             inside = " ".join(map(str, row[1:-1]))
             assert inside in joined
         seen += rows.ids[:, 1:-1].ravel().tolist()
-    assert len(seen) > 0.9 * len(text) - 20 and SEP in seen  # once each, but for what is left over
+    assert len(seen) > 0.9 * len(text) - 20 and SEP in seen  # each token once, except for the remainder
     assert not np.array_equal(windows.rows(0).ids, windows.rows(windows.steps_per_epoch).ids)
 
 
@@ -103,7 +103,7 @@ def test_stretches_are_the_whole_text_and_end_with_sentences():
     for document in range(60):
         sizes = np.diff(documents.offsets[documents.first[document] : documents.first[document + 1] + 1])
         left, expected = 0, []
-        for size in sizes:  # as many sentences as fit, by hand
+        for size in sizes:  # as many sentences as fit, computed by hand
             if left + size > 20:
                 expected.append(left)
                 left = 0
@@ -115,7 +115,7 @@ def test_stretches_are_the_whole_text_and_end_with_sentences():
 
 
 def split(row: np.ndarray, length: int) -> tuple[list[int], list[int]]:
-    """A and B of a row, after a look at its marks."""
+    """Return the segments A and B of a row, after a check of its marks."""
     row = row[:length].tolist()
     first = row.index(SEP)
     assert row[0] == CLS and row[-1] == SEP and row.count(SEP) == 2
@@ -142,15 +142,15 @@ def test_pairs_follow_in_their_document_and_others_come_from_another():
             cut[int(is_next)] += b[-1] < 400
             sizes[int(is_next)].append(int(length))
     assert abs(n_next - n_rows / 2) < 4 * (n_rows / 4) ** 0.5
-    assert cut[1] == 0 and cut[0] < 0.02 * n_rows  # a row's end does not tell
-    apart = abs(np.mean(sizes[0]) - np.mean(sizes[1]))  # nor does its length
+    assert cut[1] == 0 and cut[0] < 0.02 * n_rows  # the end of a row does not reveal whether B follows A
+    apart = abs(np.mean(sizes[0]) - np.mean(sizes[1]))  # the length does not reveal it either
     assert apart < 1 + 4 * np.std(sizes[0]) * (2 / len(sizes[0])) ** 0.5
-    assert longest == 30 and np.mean(shares) > 0.85  # the whole row is made use of, and rows of a batch are alike
+    assert longest == 30 and np.mean(shares) > 0.85  # rows are full, and rows of one batch have similar lengths
 
 
 def test_what_follows_really_follows():
     rng = np.random.default_rng(0)
-    numbered, n = [], 100  # every token once, so that a row's tokens say where it is from
+    numbered, n = [], 100  # every token occurs once, so the tokens of a row show where it comes from
     for _ in range(60):
         lines = []
         for _ in range(rng.integers(2, 8)):
@@ -169,9 +169,9 @@ def test_what_follows_really_follows():
             assert (np.diff(a) == 1).all() and (np.diff(b) == 1).all()
             assert (b[0] == a[-1] + 1) == bool(is_next)
             assert a[0] in starts
-            assert b[0] in starts or (is_next and not starts & {*a[1:], *b})  # a stretch of one sentence
+            assert b[0] in starts or (is_next and not starts & {*a[1:], *b})  # or it is a piece of only one sentence
             seen += a
-    assert len(set(seen)) == len(seen)  # a stretch once an epoch
+    assert len(set(seen)) == len(seen)  # each piece once per epoch
 
 
 @pytest.mark.parametrize("sizes", [(2, 30), (30, 2), (2, 2, 30)])

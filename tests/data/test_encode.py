@@ -23,7 +23,7 @@ def test_stream_and_units_add_up_to_the_text(train, tmp_path):
     stream = np.fromfile(tmp_path / "train.bin", dtype="<u2")
     units = np.load(tmp_path / "train.units.npy")
     assert units.dtype == np.int64
-    assert units[:, 1].tolist() == [8, 3, 10]  # words, with one for each line end
+    assert units[:, 1].tolist() == [8, 3, 10]  # words, including one per line end
     assert units[:, 2].tolist() == [20, 3, 19]
     found = {"tokens": len(stream), "words": 21, "bytes": len(TEXT.encode()), "lost": 0, "marks": 0, "units": 3}
     assert totals == found
@@ -34,7 +34,7 @@ def test_stream_and_units_add_up_to_the_text(train, tmp_path):
 
 @pytest.mark.parametrize("before", [None, "true"])
 def test_lines_without_documents_and_no_lines(tmp_path, monkeypatch, before):
-    """The library's switch is set back after."""
+    """Afterwards the parallelism switch of the tokenizers library is restored."""
     monkeypatch.delenv(encode.THREADS, raising=False)
     if before is not None:
         monkeypatch.setenv(encode.THREADS, before)

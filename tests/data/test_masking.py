@@ -8,12 +8,12 @@ from retable.data.masking import LONGEST_SPAN, MaskedDocuments, choose_spans, ch
 
 MARKS = {"[PAD]": 0, "[UNK]": 2, "[CLS]": 3, "[SEP]": 4, "[MASK]": 5}
 END, V = 1, 60
-# The last twenty are pieces that go on with a word.
+# The last twenty pieces continue a word.
 WORDS = [*(f"w{i}" for i in range(40)), *(f"##{i}" for i in range(20))]
 
 
 def stream(n: int = 120, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Documents of lines; some tokens are [UNK], which is a mark."""
+    """Return documents of lines; some tokens are [UNK], which counts as a mark."""
     rng = np.random.default_rng(seed)
     tokens, units = [], []
     for _ in range(n):
@@ -43,7 +43,9 @@ CASES = [(m, n) for m in ("token", "whole_word", "span") for n in ("none", "next
 
 @pytest.mark.parametrize(("masking", "next_sentence"), CASES)
 def test_proportions(masking, next_sentence):
-    """15 % of the text; of that 80 % [MASK], 10 % another token, 10 % itself: within four deviations."""
+    """15 % of the text is chosen; of this, 80 % become [MASK], 10 % another token, 10 % stay: within four standard
+    deviations.
+    """
     batches = build(masking, next_sentence)
     text = places = masked = kept = 0
     for step in range(40):
@@ -55,12 +57,12 @@ def test_proportions(masking, next_sentence):
         places += len(now)
         masked += int((now == MARKS["[MASK]"]).sum())
         kept += int((now == batch.labels).sum())
-        assert not torch.isin(batch.labels, torch.tensor([*MARKS.values(), END])).any()  # no mark is masked
+        assert not torch.isin(batch.labels, torch.tensor([*MARKS.values(), END])).any()  # marks are never masked
         drawn = now[(now != MARKS["[MASK]"]) & (now != batch.labels)]
-        assert not torch.isin(drawn, torch.tensor([*MARKS.values(), END])).any()  # nor drawn
+        assert not torch.isin(drawn, torch.tensor([*MARKS.values(), END])).any()  # and never drawn as replacements
         others = np.delete(batch.input_ids.numpy().ravel(), batch.places)
         assert (others == np.delete(ids.ravel(), batch.places)).all() and MARKS["[MASK]"] not in others
-    grouped = LONGEST_SPAN if masking == "span" else 1  # a span's tokens share their lot
+    grouped = LONGEST_SPAN if masking == "span" else 1  # all tokens of a span get the same kind of replacement
     assert abs(places - 0.15 * text) < 4 * (0.15 * 0.85 * text) ** 0.5
     assert abs(masked - 0.8 * places) < 4 * (0.16 * places * grouped) ** 0.5
     same = 0.1 + 0.1 / (V - 6)
@@ -99,11 +101,11 @@ def test_a_word_is_masked_whole():
     for step in range(40):
         ids, chosen, goes_on = read(batches.batch(step))
         real = ~np.isin(ids, list(MARKS.values()))
-        within = goes_on[:, 1:] & real[:, :-1]  # a piece behind what it goes on with
+        within = goes_on[:, 1:] & real[:, :-1]  # a piece that continues the piece before it
         assert (chosen[:, 1:] == chosen[:, :-1])[within].all()
         split += int(chosen[:, 1:][within].sum())
     assert split > 100
-    ids, chosen, goes_on = read(build("token").batch(0))  # pieces alone are masked alone
+    ids, chosen, goes_on = read(build("token").batch(0))  # with `token`, single pieces are masked
     assert (chosen[:, 1:] & ~chosen[:, :-1] & goes_on[:, 1:] & (ids[:, :-1] > 5)).any()
 
 
@@ -111,11 +113,13 @@ def test_words_are_chosen_to_the_budget_on_average():
     generator, sizes = np.random.default_rng(0), np.array([1, 1, 3, 2, 4, 1, 2])
     drawn = np.array([sizes[choose_words(sizes, 4.3, generator)].sum() for _ in range(4000)])
     assert abs(drawn.mean() - 4.3) < 4 * drawn.std() / 4000**0.5
-    assert choose_words(np.array([9, 8]), 1.0, generator).sum() == 1  # one at least
+    assert choose_words(np.array([9, 8]), 1.0, generator).sum() == 1  # at least one word
 
 
 def test_spans():
-    """Runs of whole words, SpanBERT's lengths, exactly the tokens asked for, never across a mark."""
+    """Spans are runs of whole words with SpanBERT's lengths; exactly the required tokens are masked, never across a
+    mark.
+    """
     generator = np.random.default_rng(0)
     word = np.repeat(np.arange(400), np.tile([1, 2, 1, 3], 100))
     run = (word >= 250).astype(int)
@@ -130,7 +134,7 @@ def test_spans():
             assert len(words) <= LONGEST_SPAN and (np.diff(words) >= 1).all() and len(set(run[places])) == 1
             if span < last:
                 assert np.isin(np.flatnonzero(np.isin(word, words)), np.flatnonzero(spans >= 0)).all()
-        first = np.unique(word[spans == 0])  # the only one that no other has been in the way of
+        first = np.unique(word[spans == 0])  # only the first span is not cut by another span
         if first.max() < 240:
             lengths.append(len(first))
     expected = 0.2 * 0.8 ** np.arange(10)
@@ -147,7 +151,7 @@ def test_tokens_of_a_span_share_their_lot():
         neighbours = np.diff(batch.places.numpy()) == 1
         both += int(neighbours.sum())
         alike += int((hidden[1:] == hidden[:-1])[neighbours].sum())
-    assert alike > 0.9 * both  # spans that touch may differ
+    assert alike > 0.9 * both  # spans that touch may have different replacements
 
 
 def test_the_same_text_is_masked_anew_in_every_epoch():
@@ -177,7 +181,7 @@ def test_settings_that_can_not_be_are_refused(change, message):
 
 def test_windows_have_a_mark_between_documents_and_pairs_in_a_wrong_order_take_but_one():
     ids = original(batch := build(rate=0.01).batch(0))
-    assert len(batch.places) == len(ids)  # at least one of each row
+    assert len(batch.places) == len(ids)  # at least one per row
     assert (ids[:, 1:-1] == MARKS["[SEP]"]).any() and (ids[:, -1] == MARKS["[SEP]"]).all()
     one = build(next_sentence="sentence_order", units=np.array([[len(stream()[0]), 0, 0]]))
     assert set(one.batch(0).is_next.tolist()) == {0, 1}

@@ -12,7 +12,7 @@ from retable.tokenizers.tokenizer import read_tokens
 
 
 class Part:
-    """Batches that are their part's name and the step."""
+    """Batches that consist of the name of their part and the step."""
 
     def __init__(self, name: str, steps_per_epoch: int = 10, tokens_per_step: int = 1):
         self.name, self.steps_per_epoch, self.tokens_per_step = name, steps_per_epoch, tokens_per_step
@@ -41,7 +41,7 @@ def test_parts_come_as_often_as_their_rates_each_with_its_batches_in_order():
         assert own_step == seen[part]
         seen[part] += 1
     counts = np.array([*seen.values()])
-    assert ((counts - n * rates) ** 2 / (n * rates)).sum() < 13.8  # chi-squared of 2 degrees, one in a thousand
+    assert ((counts - n * rates) ** 2 / (n * rates)).sum() < 13.8  # chi-squared with 2 degrees of freedom, level 0.001
     assert mixed.steps_per_epoch == 60
     assert mixed.tokens_per_step == pytest.approx(0.5 * 4 + 0.3 * 2 + 0.2 * 10)
     without = mixture((1, 0, 3))
@@ -63,12 +63,12 @@ def test_state_can_not_be_carried_through_a_mixture(kind):
         Mixture([part, part], [1, 1], seed=1)
 
 
-VOCABULARY = 100  # the tokens of corpus a are below 50, those of b from there on
+VOCABULARY = 100  # tokens of corpus a are below 50, tokens of corpus b from 50 upwards
 
 
 @pytest.fixture(scope="module")
 def tokenized(tmp_path_factory):
-    """The folder of the stage tokenize, with the corpora a, b in shards, and c of another tokenizer."""
+    """Return a folder of stage tokenize with corpora a and b in shards, and corpus c with another tokenizer."""
     folder = tmp_path_factory.mktemp("encode")
     for corpus, low, size in (("a", 0, 4000), ("b", 50, 1000), ("c", 0, 500)):
         (folder / corpus / "word").mkdir(parents=True)
@@ -107,7 +107,7 @@ def test_corpora_come_by_their_weights_each_with_the_batches_that_it_has_alone(t
         which = int(batch.input_ids[0, 0] >= 50)
         assert torch.equal(batch.input_ids, alone[which].batch(steps[which]).input_ids)
         steps[which] += 1
-    assert (steps[1] - 0.7 * n) ** 2 / (0.21 * n) < 10.8  # chi-squared of 1 degree, one in a thousand
+    assert (steps[1] - 0.7 * n) ** 2 / (0.21 * n) < 10.8  # chi-squared with 1 degree of freedom, level 0.001
 
 
 def test_validation_is_mixed_too_and_the_files_are_named(tokenized):

@@ -1,4 +1,4 @@
-"""Examples of tasks as padded batches, and batches of examples of like lengths."""
+"""Test padded batches of examples of tasks, and batches of examples with similar lengths."""
 
 import numpy as np
 import pytest
@@ -51,14 +51,14 @@ def test_neighbours_are_alike_in_the_length_of_all_that_is_read(others):
     batches = Bucketed(examples, 8, seed=1)
     spans = [np.ptp(batches.batch(step).lengths.numpy()) for step in range(batches.steps_per_epoch)]
     if others is None:
-        assert np.mean(spans) < 3  # of 39; about 30 in a batch of 8 drawn at random
+        assert np.mean(spans) < 3  # of 39 lengths; a random batch of 8 has a range of about 30
     else:
         assert set(inputs.lengths) == {41} and np.mean(spans) > 20
         order = [place for places, _ in in_order_of_length(examples, 100) for place in places]
         assert order == list(range(len(LENGTHS)))
 
 
-# Of two to four endings each; a row tells its example, its place among the endings, and its length.
+# Examples with two to four endings; the tokens of a row are its example, the number of the ending, and its length.
 N_ENDINGS = [2 + i % 3 for i in range(9)]
 ROWS = [[100 + i, k, *[1] * (1 + (5 * i + 3 * k) % 11)] for i, n in enumerate(N_ENDINGS) for k in range(n)]
 
@@ -85,7 +85,7 @@ def test_words_and_tags_are_padded_and_a_predicate_stands_where_its_first_token_
     examples = [
         TaggedExample([9, 4, 5, 6, 9], [1, 2, 3], [0, 2, 1]),
         TaggedExample([9, 7, 9], [1], [3]),
-        TaggedExample([9, 1, 2, 2, 3, 8, 9], [1, 4], [1, 1]),  # of sub-words
+        TaggedExample([9, 1, 2, 2, 3, 8, 9], [1, 4], [1, 1]),  # words of several sub-words
     ]
     batch = pad_tagged(examples, [2, 1])
     assert batch.input_ids.tolist() == [[9, 1, 2, 2, 3, 8, 9], [9, 7, 9, 0, 0, 0, 0]]
@@ -102,7 +102,7 @@ def test_words_and_tags_are_padded_and_a_predicate_stands_where_its_first_token_
 
 
 def test_documents_of_sentences_stand_one_behind_the_other():
-    vocabulary = Vocabulary.of_texts([["a", "b", "c"] * 2], [])  # whose ids are 2, 3 and 4, and 1 of the ends
+    vocabulary = Vocabulary.of_texts([["a", "b", "c"] * 2], [])  # ids 2, 3 and 4 are words, and id 1 is the end mark
     documents = [
         Document("one", 0, [["a", "b", "c"], ["b"]], [[(0, 2), (3, 4)], [(1, 2), (2, 3)]]),
         Document("two", 0, [["c"]], []),
@@ -114,7 +114,7 @@ def test_documents_of_sentences_stand_one_behind_the_other():
         [1, 2, 1, 0, 0], [1, 3, 2, 1, 0], [1, 4, 1, 0, 0], [1, 2, 3, 4, 1], [1, 3, 1, 0, 0],
     ]  # fmt: skip
     assert batch.lengths.tolist() == [3, 4, 3, 5, 3] and batch.documents.tolist() == [0, 0, 1, 2, 2]
-    # the first and the last word: the third document's begin at the first, the first's behind its three and one
+    # places of the first and the last word, in each document
     assert batch.mentions.tolist() == [[0, 0], [2, 2], [4, 5], [7, 7], [5, 5], [6, 6]]
     assert batch.clusters.tolist() == [1, 1, 2, 2, 3, 3]
     assert pad_documents(examples, [1]).mentions.shape == (0, 2)
@@ -139,10 +139,10 @@ def test_words_are_runs_of_letters_and_other_signs():
 
 
 @pytest.mark.parametrize(("text", "read", "whole"), [
-    ("Ada's  “tour”", "Ada's  “tour”", True),  # as the paragraph writes it
+    ("Ada's  “tour”", "Ada's  “tour”", True),  # the answer is written as in the paragraph
     (" Ó Brien", "Ó Brien", True),
     ("1969–70", "1969–70", True),
-    ("$1.5", "$1.5m", False),  # widened
+    ("$1.5", "$1.5m", False),  # the answer is widened to a whole word
     ("rien.", "Brien.", False),
     ("96", "1969", False),
     (CONTEXT, CONTEXT, True),
@@ -171,7 +171,7 @@ def test_rows_are_padded_to_the_longest_of_the_batch():
 def test_passages_are_padded_and_taught_where_their_answer_fits():
     examples = [
         PassageExample([1, 5, 2, 6, 7, 2], 3, [3, 4], [3, 4], first=0, last=1),
-        PassageExample([1, 5, 2, 6, 2], 3, [3], [3], first=0, last=1),  # the answer ends behind what fits
+        PassageExample([1, 5, 2, 6, 2], 3, [3], [3], first=0, last=1),  # the answer ends after the part that fits
         PassageExample([1, 5, 5, 2, 8, 9, 9, 2], 4, [4, 5], [4, 6], first=1, last=1),
     ]
     found = encoded_passages(examples, truncated=1)
@@ -188,7 +188,7 @@ N, LIMIT, END = 701, 200, 3
 GENERATOR = np.random.default_rng(0)
 S, U = (GENERATOR.integers(1, 40, N) for _ in range(2))
 SOURCES = [[10 + i] * (length - 1) + [END] if length > 1 else [END] for i, length in enumerate(S)]
-TARGETS = [[10 + i] * length + [END] for i, length in enumerate(U)]  # a target tells its place
+TARGETS = [[10 + i] * length + [END] for i, length in enumerate(U)]  # the tokens of a target show its place
 
 
 def batches_of(seed: int = 1, limit: int = LIMIT) -> BucketedPairs:
@@ -215,7 +215,7 @@ def test_batches_are_cut_where_the_next_sequence_would_not_fit():
 
 
 def test_batches_are_full():
-    """All but the last of a length could not have held one pair more, so few steps make an epoch."""
+    """Every batch except the last of a length is full: one more pair would not fit. So an epoch has few steps."""
     padded = sum(max(s, u + 1) for s, u in zip(S, U, strict=True))
     assert batches_of().steps_per_epoch < 1.15 * padded / LIMIT
 

@@ -1,4 +1,4 @@
-"""Text to tokens in parts: the bytes of one process."""
+"""Test that text is turned into tokens in parts with the same bytes as in one process."""
 
 import importlib
 from itertools import product
@@ -26,7 +26,7 @@ TEXTS = {
 
 
 class Here:
-    """Calls all parts in this process, in reverse."""
+    """Runs all parts in this process, in reverse order."""
 
     def __init__(self, n: int, folder: Path):
         self.n, self.folder = n, folder

@@ -10,7 +10,7 @@ from retable.data.streams import CarriedStreams, OppositeStreams
 from retable.tokenizers import byte_bpe
 
 WHOLE = np.random.default_rng(0).integers(10, 500, 3000).astype("<u2")
-WHOLE[9::10] = 9  # ends a line
+WHOLE[9::10] = 9  # id 9 ends a line
 CUTS = [0, 1, 700, 1501, 3000]
 
 
@@ -41,7 +41,7 @@ def test_places_are_those_of_the_whole():
     np.testing.assert_array_equal(shards()[places], WHOLE[places])
     np.testing.assert_array_equal(shards()[100:2000][places % 1900], WHOLE[100:2000][places % 1900])
     assert shards()[699] == WHOLE[699] and shards()[-1] == WHOLE[-1]
-    with pytest.raises(IndexError, match="place 3000 is not in a stream of 3000"):
+    with pytest.raises(IndexError, match="position 3000 is outside a stream of 3000"):
         shards()[np.array([3, 3000])]
 
 
@@ -52,7 +52,7 @@ def test_nothing_is_copied(kind, tmp_path):
     maps = [np.memmap(tmp_path / name, "<u2", "r+") for name in ("a", "b")]
     streams = kind(Shards(maps), 5, 30)
     for part in maps:
-        part[:] = 7  # they read it in the file, whichever way they go
+        part[:] = 7  # the change is seen in the file by every way of reading
     batch = streams.batch(3)
     assert all((window.input_ids == 7).all() for window in (batch if kind is OppositeStreams else [batch]))
 
@@ -90,7 +90,7 @@ DOCUMENTS = ["One line.\nAnd another,\n\nafter a blank one.", "Ein Satz mit Üml
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory):
-    """A folder of shards as FineWeb's: each document behind a mark, cut without regard to documents."""
+    """Write a folder of shards in FineWeb's format: a mark before each document; shards end at any token."""
     folder = tmp_path_factory.mktemp("published")
     tokenizer = byte_bpe.train([line for text in DOCUMENTS for line in text.split("\n")], 280)
     tokenizer.save(folder / "tokenizer.json")
@@ -115,7 +115,7 @@ def test_its_text_is_a_corpus_of_documents(published, tmp_path):
     text = (tmp_path / "validation.txt").read_text(encoding="utf-8")
     first = ["One line.\nAnd another,\nafter a blank one.", "Ein Satz mit Ümläuten.", "short", "a  b\nc"]
     assert text.split("\n\n")[:8] == first * 2
-    # what a line counts: its words and its end, and the mark behind a document
+    # a line has its words, its end, and the mark after a document
     assert np.load(tmp_path / "validation.units.npy")[1:5, 1].tolist() == [8 + 3 + 1, 4 + 1, 1 + 1, 3 + 1 + 1]
 
 
@@ -134,7 +134,7 @@ def test_shards_that_are_missing(published, tmp_path, change, message):
     ("more", "message"), [(True, "ids exceed the vocabulary"), (False, "the tokens of train decode to an empty text")]
 )
 def test_what_only_a_look_at_all_tokens_finds(published, tmp_path, monkeypatch, more, message):
-    """Ids beyond the vocabulary after a beginning without, and tokens of blank lines only."""
+    """Two faults: ids outside the vocabulary after a valid beginning, and tokens that are only blank lines."""
     ids, tokenizer, settings = published
     tokens = [*ids, tokenizer.vocab_size] * 2 if more else [*tokenizer.encode("\n\n"), tokenizer.boundary] * len(ids)
     with_header(Path(settings["source"], "odd.bin"), tokens)

@@ -6,7 +6,7 @@ from retable.core.errors import UsageError
 from retable.data.streams import CarriedStreams, JitteredStreams, OppositeStreams, SampledWindows, ShuffledWindows
 
 N, B, T = 1003, 6, 7
-TOKENS = np.arange(N, dtype="<u2")  # a token tells its place
+TOKENS = np.arange(N, dtype="<u2")  # the value of a token is its place
 
 
 def make(kind: type, seed: int = 1) -> CarriedStreams | JitteredStreams | ShuffledWindows:
@@ -14,7 +14,7 @@ def make(kind: type, seed: int = 1) -> CarriedStreams | JitteredStreams | Shuffl
 
 
 def test_carried_streams_are_those_of_the_tensorflow_reader():
-    # ptb_producer of the TensorFlow tutorial, by its definition.
+    # ptb_producer of the TensorFlow tutorial, written from its definition.
     batch_len = N // B
     data = TOKENS[: B * batch_len].astype(np.int64).reshape(B, batch_len)
     epoch_size = (batch_len - 1) // T
@@ -52,7 +52,7 @@ def test_opposite_streams_are_the_carried_ones_of_the_text_and_of_the_text_turne
 
 def test_windows_cover_each_place_once_an_epoch_from_new_offsets():
     windows = ShuffledWindows(TOKENS, batch_size=2, length=T, seed=1)
-    assert windows.steps_per_epoch * 2 == (N - 1) // T - 1  # here the batches leave no remainder
+    assert windows.steps_per_epoch * 2 == (N - 1) // T - 1  # with these numbers, batches leave no remainder
     offsets = set()
     for epoch in range(20):
         steps = range(epoch * windows.steps_per_epoch, (epoch + 1) * windows.steps_per_epoch)
@@ -96,7 +96,7 @@ def test_jittered_lengths_are_those_of_merity_keskar_and_socher():
     assert abs(lengths[long].mean() - 70) < 4 * 5 / long.sum() ** 0.5
     assert abs(lengths[~long].mean() - 35) < 4 * 5 / (~long).sum() ** 0.5
     assert lengths[long].std() == pytest.approx(5, rel=0.05)
-    # As many batches as an epoch is said to have, and as many tokens a batch, to a hundredth.
+    # The number of batches per epoch, and of tokens per batch, is as announced, within one hundredth.
     assert np.flatnonzero([batch.fresh for batch in batches])[1] == pytest.approx(streams.steps_per_epoch, rel=0.01)
     assert 2 * lengths.mean() == pytest.approx(streams.tokens_per_step, rel=0.01)
 
@@ -111,5 +111,5 @@ def test_sampled_windows_are_any_tokens_with_those_before_them():
             assert row.equal(padded[row[-1] : row[-1] + 5])
         drawn += batch.labels[:, 0].tolist()
         assert batch.state("carried") is batch.before
-    # of n draws of n with replacement 1 − 1/e are different
+    # of n draws from n with replacement, a share of 1 − 1/e differs
     assert len({*drawn}) / N == pytest.approx(1 - np.exp(-1), abs=0.04) and max(drawn) > 0.98 * N

@@ -1,4 +1,4 @@
-"""What models read, in words: `<s>` begins, `</s>` ends, `$` stands between, BERT's marks are its own."""
+"""Test the inputs of models in words: `<s>` begins, `</s>` ends, `$` separates; BERT has special marks."""
 
 import doctest
 
@@ -40,7 +40,7 @@ IN_SEGMENTS = [f"[CLS] {NO} [SEP] {NO_ONE} [SEP]", f"[CLS] {MAN} [SEP] {MAN_ONE}
     (left_to_right(ids(ONE), START, DELIMITER, END, both_orders=True), FIRST, None, None),
 ])  # fmt: skip
 def test_layouts(inputs, sequences, others, seconds):
-    """seconds: what is of segment 1."""
+    """`seconds` are the tokens of segment 1."""
     assert doctest.testmod(templates).failed == 0
     assert words(inputs.sequences) == sequences and inputs.truncated == 0
     assert (None if inputs.others is None else words(inputs.others)) == others
@@ -59,7 +59,7 @@ def test_between_its_ends():
 @pytest.mark.parametrize(("max_length", "expected"), [
     (None, "[CLS] a man is dancing [SEP] no weapons were found [SEP]"),
     (11, "[CLS] a man is dancing [SEP] no weapons were found [SEP]"),
-    (10, "[CLS] a man is [SEP] no weapons were found [SEP]"),  # the question leaves half to the passage
+    (10, "[CLS] a man is [SEP] no weapons were found [SEP]"),  # the question leaves half of the length to the passage
     (8, "[CLS] a man [SEP] no weapons were [SEP]"),
 ])  # fmt: skip
 def test_question_first(max_length, expected):

@@ -19,7 +19,7 @@ SAME = [(line, other, "yes" if line == other else "no") for line in LINES[:8] fo
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    """Folders as the prepare and the encode stage leave them."""
+    """Return folders as written by stages prepare and tokenize."""
     folder = tmp_path_factory.mktemp("corpus")
     tokenizer = unigram.train([*LINES, "abcdefghijklmnopqrstuvwxyz good bad yes no"], 160)
     tokenizer.save(folder / "tokenizer.json")
@@ -59,7 +59,7 @@ def examples(corpus, task: str = "taste", **settings) -> TaskExamples:
 
 
 def read(tokenizer: Tokenizer, batch):
-    """The texts of a batch, without the marks at their ends."""
+    """Return the texts of a batch, without the marks at their ends."""
     for source, length, labels, size in zip(
         batch.source_ids.tolist(), batch.source_lengths, batch.labels.tolist(), batch.target_lengths, strict=True
     ):
@@ -78,7 +78,7 @@ def test_an_epoch_is_every_example_once_as_text(corpus):
             steps = range(epoch * batches.steps_per_epoch, (epoch + 1) * batches.steps_per_epoch)
             seen = [pair for step in steps for pair in read(tokenizer, batches.batch(step))]
             assert len(seen) == len(GOOD)
-            # the vocabulary has no colon
+            # the vocabulary does not contain a colon
             assert {(source.replace("<unk>", ":"), target) for source, target in seen} == expected
 
 
@@ -96,7 +96,7 @@ def test_tasks_come_by_their_rates(corpus):
         batches = beside(corpus, temperature=temperature, limit=limit)
         np.testing.assert_allclose(batches._rates, proportional([windows, 24, 24], limit, temperature))
         kinds = {next(iter(read(corpus[1], batches.batch(step))))[0].split()[0] for step in range(40)}
-        assert {"taste", "same"} < kinds  # beside the first words of windows
+        assert {"taste", "same"} < kinds  # other kinds are the first words of windows
 
 
 def test_validation_reads_the_validation_examples(corpus):
@@ -134,7 +134,7 @@ def test_examples_end_with_the_mark_of_the_end_wherever_lines_end(corpus):
 
 
 def test_quotes_are_signs_like_others(corpus, tmp_path):
-    """As GLUE has them: one that begins a field need not end it."""
+    """Quotation marks are ordinary characters, as in GLUE: one at the start of a field needs no partner."""
     (tmp_path / "x.tsv").write_text('sentence\tlabel\n"the cat\tgood\nthe dog"\tbad\n')
     examples = TaskExamples(tmp_path / "x.tsv", corpus[1], 1, 1, 9, 1, "label")
     assert examples.steps_per_epoch == 2

@@ -11,7 +11,7 @@ EOS = 0
 
 
 def text(n_tokens, vocab_size=40, seed=0):
-    """A stream of a Zipfian vocabulary with a line end, id 0, about every tenth word."""
+    """Return a stream with Zipfian words in which about every tenth token is a line end (id 0)."""
     p = 1 / np.arange(1, vocab_size)
     p = np.concatenate([[0.1], 0.9 * p / p.sum()])
     return np.random.default_rng(seed).choice(vocab_size, n_tokens, p=p).astype(np.uint16)
@@ -24,14 +24,14 @@ def windows(tokens, **settings):
 
 
 def pairs(batch):
-    """The multiset of a batch's pairs (centre, context)."""
+    """Return the pairs (centre, context) of a batch as a multiset."""
     centres, contexts, pairs = rows(batch)
     row, i, j = pairs.nonzero(as_tuple=True)
     return Counter(zip(centres[row, i].tolist(), contexts[row, j].tolist(), strict=True))
 
 
 def brute_force(tokens, window):
-    """The pairs of one whole stream, by loops."""
+    """Return the pairs of a whole stream, computed by loops."""
     found = Counter()
     for i, centre in enumerate(tokens):
         for step in (-1, 1):
@@ -51,7 +51,7 @@ def test_equals_brute_force_where_nothing_is_drawn(n_tokens):
 
 
 def test_every_window_is_a_brute_force_window_of_its_size():
-    tokens = np.arange(1, 301)  # all words differ, so that a word tells its place
+    tokens = np.arange(1, 301)  # all words differ, so a word shows its place
     tokens[[50, 51, 200]] = EOS
     batch = windows(tokens, window=4, subsample=0, batch_tokens=300).batch(0)
     by_size = [brute_force(tokens, window) for window in range(1, 5)]
@@ -69,7 +69,7 @@ def test_every_window_is_a_brute_force_window_of_its_size():
 def test_windows_shrink_uniformly():
     tokens = np.arange(1, 20_001)
     batch = windows(tokens, window=5, subsample=0, batch_tokens=20_000).batch(0)
-    # Of the sizes 1 to 5, those that reach distance d are 6 − d.
+    # Of the window sizes 1 to 5, 6 − d reach distance d.
     distance = Counter(abs(a - b) for a, b in pairs(batch).elements())
     for d in range(1, 6):
         assert distance[d] == pytest.approx(2 * 20_000 * (6 - d) / 5, rel=0.03)
@@ -82,7 +82,7 @@ def test_windows_reach_over_words_left_out():
 
 
 def test_keep_probability_is_word2vecs():
-    # As word2vec.c writes it: (sqrt(cn / (sample * train_words)) + 1) * (sample * train_words) / cn
+    # The formula in word2vec.c: (sqrt(cn / (sample * train_words)) + 1) * (sample * train_words) / cn
     counts, t = np.array([1_000_000, 50_000, 1_000, 10, 0]), 1e-3
     unit = t * counts.sum()
     expected = [(np.sqrt(cn / unit) + 1) * unit / cn for cn in counts[:4]]
@@ -102,13 +102,13 @@ def test_words_are_kept_at_that_rate():
     assert kept[EOS] == 0
     drawn = np.flatnonzero((counts > 0) & (p < 1))
     assert len(drawn) > 5
-    # Kept and left out, for each word: a binomial each.
+    # For each word, the number of kept occurrences is binomial.
     observed = np.stack([kept, counts - kept])[:, drawn]
     expected = np.stack([p * counts, (1 - p) * counts])[:, drawn]
     statistic = ((observed - expected) ** 2 / expected).sum()
     assert chi2.sf(statistic, len(drawn)) > 0.01
     np.testing.assert_array_equal(kept[p == 1], counts[p == 1])
-    # Nor would equation 5 of the paper do, which lacks word2vec.c's second term.
+    # Equation 5 of the paper, which lacks word2vec.c's second term, would fail.
     q = np.sqrt(1e-2 * counts.sum() / counts[drawn])
     wrong = np.stack([q, 1 - q]) * counts[drawn]
     assert chi2.sf(((observed - wrong) ** 2 / wrong).sum(), len(drawn)) < 1e-6

@@ -1,4 +1,6 @@
-"""The sentences that people read: of docstrings, comments, messages, help, YAML comments, report texts and pages."""
+"""Find the sentences that people read: in docstrings, comments, messages, help, YAML comments, report texts and
+pages.
+"""
 
 import ast
 import io
@@ -8,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-MARKS = re.compile(r"type:|noqa|ruff|fmt|pragma|!")  # open comments for tools
+MARKS = re.compile(r"type:|noqa|ruff|fmt|pragma|!")  # starts of comments for tools
 TEXT_KEYS = re.compile(r"\s*(?:- )?(?:claim|title|note|tuned|text|not_run|other_recipe|needs|reason): (.{20,})")
 NOTE = re.compile(r'\s*- "([A-Z].{20,})')  # a note of a table in conf/table
 
@@ -56,7 +58,7 @@ def _python(source: str) -> Iterator[tuple[str, int, str]]:
 
 
 def _literal(node: ast.expr) -> str:
-    """The text of an expression, with X for what is filled in; "" if it has none."""
+    """Return the text of an expression, with X for values that are filled in; "" if it has no text."""
     match node:
         case ast.Constant(value=str(text)):
             return text
@@ -70,7 +72,7 @@ def _literal(node: ast.expr) -> str:
 
 
 def _joined(lines: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    """Lines of comments, those that follow each other as one."""
+    """Join the lines of comments that follow each other."""
     start, parts = 0, list[str]()
     for line, text in [*lines, (-1, "")]:
         if parts and line != start + len(parts):

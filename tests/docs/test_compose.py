@@ -1,4 +1,6 @@
-"""The file for Docker of docs/howto/team.md, which no test starts: it has what the page says, and no secret."""
+"""Test the file for Docker of docs/howto/team.md: it has what the page describes, and no secret. No test starts
+Docker.
+"""
 
 import re
 

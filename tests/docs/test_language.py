@@ -1,4 +1,5 @@
-"""The project's prose is plain English: sentences with the patterns of `word_list.tsv` are rare, or do not occur.
+"""Test that the project's prose is plain English: patterns of `word_list.tsv` are rare in sentences, or do not
+occur.
 
 Each line of the list has a level, a pattern and what to write instead. A sentence with a `never` pattern is a mistake.
 `rare` patterns may occur in a small share of a surface's sentences. Code in backticks does not count.
@@ -22,7 +23,7 @@ with Path(__file__).with_name("word_list.tsv").open(encoding="utf-8", newline=""
     WORDS = [(row["level"], re.compile(row["pattern"]), row["write"])
              for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)]  # fmt: skip
 MOST = {"docstring": 0.03, "comment": 0.03, "message": 0.03, "help": 0.03, "yaml": 0.03, "report": 0.03, "page": 0.06}
-OPENED = 0.55  # of the function docstrings open with a verb
+OPENED = 0.55  # share of function docstrings that open with a verb
 VERBS = frozenset(Path(__file__).with_name("verbs.txt").read_text(encoding="utf-8").split())
 
 
@@ -39,9 +40,9 @@ def prose() -> list[Sentence]:
 
 
 def hits(sentence: Sentence) -> list[tuple[str, str]]:
-    """The level and the advice of each pattern that a sentence matches."""
+    """Return the level and the advice of each pattern that a sentence matches."""
     text = re.sub(r"`[^`]*`", "X", sentence.text)
-    parts = sentence.surface in ("message", "help")  # which are no whole sentences
+    parts = sentence.surface in ("message", "help")  # these are not whole sentences
     return [(level, write) for level, pattern, write in WORDS
             if pattern.search(text) and not (parts and pattern.pattern.startswith("^"))]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The notebook runs from top to bottom, and shows what it printed."""
+"""Test that the notebook runs from top to bottom, and that its saved output is what it prints."""
 
 import ast
 import json
@@ -27,6 +27,6 @@ def test_it_runs_and_counted_numbers_are_as_they_stand(tmp_path, monkeypatch, ca
             said = [output["data"]["text/plain"] for output in cell["outputs"] if "data" in output]
             assert (shown is not None) == bool(said) or last is None
             if said and "kn5-1" in "".join(said[0]):
-                counted = "".join(said[0]).partition(", 'small_lstm")[0]  # what is trained has another machine's digits
+                counted = "".join(said[0]).partition(", 'small_lstm")[0]  # trained systems differ in the last digits
                 assert repr(shown).startswith(counted)
     assert os.listdir("outputs") and "if the recent" in capfd.readouterr().out

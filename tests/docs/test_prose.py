@@ -1,15 +1,15 @@
-"""What pages say is so: numbers stand in the file that is named beside them, tables are those of the results, commands
-compose, and what is named is there.
+"""Test that pages are true: numbers are in the files that they cite, tables equal the results, commands compose,
+and named files, stages, studies and settings exist.
 
-A number in prose is written in digits, and in the same paragraph a comment says where it comes from:
+A number in prose is written in digits, and a comment in the same paragraph names its source:
 
     A GPT reaches 9.01, an LSTM 9.21. <!-- from studies/history/results/lineage.csv: gpt_rotary;
     studies/history/results/lineage.csv: lstm -->
 
-that is a file, and words that its line has. The number must be one of such a line, rounded to the digits written; a
-share may stand in percent, and a difference without its sign. Not looked up are: code, in backticks or fences; years;
-numbers that are part of a name (GPT-2, T5, v1.1) or count its parts (table 1); Python's version; the level of an
-interval, 95 %; the numbers of a list's items. What is written in words, such as three seeds, is no measurement.
+The comment has a file, and words of a line of this file. The number must be one of this line, rounded to the digits
+written. A share may be written in percent, and a difference without its sign. Not checked are: code in backticks or
+fences; years; numbers in a name (GPT-2, T5, v1.1) or of a part (table 1); Python's version; the level of an interval,
+95 %; the numbers of list items. Numbers in words, such as three seeds, are not checked.
 """
 
 import re
@@ -36,12 +36,12 @@ EXEMPT = re.compile(
     r"|^(?:#+| *) ?\d+\. ",
     re.MULTILINE,
 )
-FORMS = [  # of a file's numbers; 1,000 may be one in a page, and two in a CSV
+FORMS = [  # forms of the numbers in a file; 1,000 is one number in a page, and two numbers in a CSV
     re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?:e[+-]?\d+)?(?!\w)"),
     re.compile(r"(?<![\w.,])\d+(?:,\d{3})+(?!\w)"),
 ]
-LONGEST = 128  # characters of a line of prose; about 120
-OWN = re.compile(r"(?:.*/)?(?:mine|verdicts|running_mean|lstm_wide)(?:\b.*)?")  # what pages have a reader write
+LONGEST = 128  # characters of a line of prose; lines are wrapped at about 120
+OWN = re.compile(r"(?:.*/)?(?:mine|verdicts|running_mean|lstm_wide)(?:\b.*)?")  # names that pages ask readers to create
 LEFT_OUT_OF_GIT = ("report.html", "runs.csv")
 FROM = re.compile(r"<!--\s+from\s(.*?)-->", re.DOTALL)
 
@@ -59,7 +59,7 @@ def without_fences(text: str) -> str:
 
 
 def prose(text: str) -> str:
-    """What a reader reads as sentences; comments of sources stay."""
+    """Return the prose of a page, with the comments that name sources."""
     text = without_fences(re.sub(r"<!-- (\w+) -->\n.*?<!-- end \1 -->", "", text, flags=re.DOTALL))
     text = re.sub(r"`[^`]*`", "", text)
     text = re.sub(r"\]\([^)]*\)", "]", text)
@@ -69,12 +69,12 @@ def prose(text: str) -> str:
 
 
 def claims(paragraph: str) -> list[str]:
-    """The numbers of a paragraph that have to stand somewhere."""
+    """Return the numbers of a paragraph that must be in its sources."""
     return NUMBER.findall(EXEMPT.sub("", FROM.sub("", paragraph)))
 
 
 def lines_of(paragraph: str) -> list[str]:
-    """The lines that the paragraph's comments point to."""
+    """Return the lines to which the comments of a paragraph point."""
     found = []
     for sources in FROM.findall(paragraph):
         for source in sources.split(";"):
@@ -146,7 +146,7 @@ def test_a_piece_is_of_the_table(piece):
     assert [field.strip() for field in head.split("|")[1:-1]] == [*PIECES[piece].columns.values()]
     whole = (ROOT / PIECES[piece].source).read_text(encoding="utf-8")
     lines = sum(line.startswith("|") for line in whole.splitlines())
-    assert len(rows) == lines // 2 - 2  # the file has the table with its first columns, and with all
+    assert len(rows) == lines // 2 - 2  # the file has the table twice: with its first columns, and with all
 
 
 PAGES = [ROOT / "README.md", *(path for path in WRITTEN if path.is_relative_to(ROOT / "docs"))]
@@ -185,9 +185,9 @@ def test_links_lead_somewhere(path):
 
 @pytest.mark.parametrize("path", WRITTEN, ids=name)
 def test_what_is_named_is_there(path):
-    """Files of the project, stages, studies, and what is chosen of the groups of conf/."""
+    """Named are files of the project, stages, studies, and choices of the groups of conf/."""
     text = re.sub(r"\]\([^)]*\)", "]", path.read_text(encoding="utf-8"))
-    past = path.name == "CHANGELOG.md"  # which names what is gone, too
+    past = path.name == "CHANGELOG.md"  # it also names what no longer exists
     for file in re.findall(r"(?<![\w/.-])(?:conf|src|pipelines|benchmarks|studies|tests)/[\w/.-]+\w", text):
         if not past and not own(file) and not file.endswith(LEFT_OUT_OF_GIT):
             assert (ROOT / file).exists() or list(ROOT.glob(f"{file}*")), file
@@ -211,7 +211,7 @@ def test_every_study_has_its_paragraph():
 
 
 def commands(text: str) -> set[tuple[str, ...]]:
-    """Those of stages that fences and backticks have, as words; what a reader is to fill in is left out."""
+    """Return the commands of stages in fences and backticks, as words, without placeholders that a reader replaces."""
     fences = "\n".join(re.findall(r"^ *```.*?^ *```", text, re.DOTALL | re.MULTILINE))
     lines = [line.removeprefix("$ ") for line in fences.splitlines()]
     lines += [" ".join(code.split()) for code in re.findall(r"`([^`]+)`", without_fences(text))]
@@ -226,7 +226,7 @@ def commands(text: str) -> set[tuple[str, ...]]:
 def test_commands_compose(path):
     with composing():
         for stage, *words in sorted(commands(path.read_text(encoding="utf-8"))):
-            config = stage.removeprefix("pipelines.").removesuffix("_text")  # as that of tokenize_text is called
+            config = stage.removeprefix("pipelines.").removesuffix("_text")  # tokenize_text uses `tokenize`
             if (CONF / f"{config}.yaml").exists() and not any(own(word.partition("=")[2]) for word in words):
                 swept = "-m" in words
                 given = [word for word in words if word != "-m" and "(" not in word]

@@ -1,4 +1,4 @@
-"""The scoreboard counts each published number once, and the README's totals are those of the files."""
+"""Test that the scoreboard counts each published number once, and that the README's totals are those of the files."""
 
 import csv
 import re
@@ -15,7 +15,7 @@ from retable.reporting.verdicts import MEANINGS
 
 @pytest.fixture(scope="module")
 def published():
-    """The published numbers that count, as the file has them, each with whether it has a tolerance."""
+    """Return the published numbers that count, from the file, each with whether it has a tolerance."""
     cells, section = {}, {}
     text = (ROOT / "src/retable/reporting/references.yaml").read_text(encoding="utf-8")
     for part in yaml.safe_load(text):
@@ -58,6 +58,6 @@ def test_a_number_counts_once_by_its_best_run(published):
     assert rows.index.is_unique and {*published} <= {*rows.index}
     place = ("ptb", "", "test", "perplexity_word")
     small, gt5 = rows.loc["lstm_small", *place], rows.loc["gt5", *place]
-    # three studies have the small LSTM; two of them with three seeds, of which this one is better on validation
+    # three studies have the small LSTM; two of them have three seeds, and this one is better on validation
     assert (small["study"], small["system"], small["n"]) == ("ptb", "lstm_small", 3)
-    assert (gt5["study"], gt5["verdict"]) == ("ptb_combined", "pass")  # though it is in no other study
+    assert (gt5["study"], gt5["verdict"]) == ("ptb_combined", "pass")  # this system is in only one study

@@ -1,4 +1,4 @@
-"""Pictures of pages: made from the committed files, or with the commit that they show in their caption."""
+"""Test the pictures of pages: they are made from committed files, or their caption has the commit that they show."""
 
 import json
 import re
@@ -8,12 +8,12 @@ import pytest
 from docs.screenshots import IMAGES, RECORD, SHOTS, digest
 from tests.conftest import ROOT
 
-MOST = 300_000  # bytes
+MOST = 300_000  # bytes of a picture
 
 
 @pytest.mark.parametrize("name", SHOTS)
 def test_a_screenshot_is_not_older_than_its_inputs(name):
-    """If it is: `make screenshots`, and commit docs/images."""
+    """If this fails, run `make screenshots` and commit docs/images."""
     *_, inputs = SHOTS[name]
     assert json.loads(RECORD.read_text(encoding="utf-8"))[f"{name}.png"] == digest(inputs)
 

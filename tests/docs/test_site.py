@@ -1,4 +1,4 @@
-"""The documentation builds strictly, and what it says and leads to is there."""
+"""Test that the documentation builds without warnings, and that its links and texts are right."""
 
 import os
 import re
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.site
 
 
 class Page(HTMLParser):
-    """What a page leads to, and the anchors and text that it has."""
+    """The links, anchors and text of a page."""
 
     def __init__(self, text: str):
         super().__init__()
@@ -67,7 +67,7 @@ def test_every_link_leads_somewhere(site, pages):
         for link in page.links:
             parts = urlsplit(link)
             if parts.scheme or parts.netloc or (path.name == "404.html" and link.startswith("/")):
-                continue  # elsewhere; the page of what is not found names its site from the root
+                continue  # a link to another site, or of the 404 page, which names its site from the root
             target = path if not parts.path else Path(os.path.normpath(base / unquote(parts.path)))
             target = target / "index.html" if target.is_dir() else target
             if not target.is_file() or (target in pages and unquote(parts.fragment) not in pages[target].anchors):
@@ -84,8 +84,11 @@ def test_nothing_is_fetched_from_elsewhere(pages):
 @pytest.mark.long
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_an_accessibility_checker_has_nothing_to_say(site, browser, scheme):
-    """On a page of each kind. Two rules are left out: the theme's boxes of code are landmarks of one name, and what
-    scrolls is reached by the keyboard in every browser of today without a mark of its own."""
+    """A page of each kind is checked.
+
+    Two rules are disabled: the theme gives all boxes of code the same landmark name, and today's browsers reach
+    scrolling boxes with the keyboard without a mark.
+    """
     left_out = {rule: {"enabled": False} for rule in ("landmark-unique", "scrollable-region-focusable")}
     page = browser.new_page(color_scheme=scheme)
     for name in ("index", "howto/dvc", "systems/language-models", "results/history", "costs", "api/models/index"):
@@ -122,7 +125,7 @@ def test_every_system_has_its_place(site, pages):
 
 
 def test_what_is_said_of_a_system_is_known():
-    """Ids are unique, and no check or comment names one that is not listed."""
+    """Ids of systems are unique, and each id in a check or comment is listed."""
     ids = [entry["id"] for family in read_systems() for entry in family["systems"]]
     assert len(ids) == len(set(ids))
     named = {each for check in read_checks() for each in check.systems}

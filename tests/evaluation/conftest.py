@@ -12,7 +12,7 @@ from retable.tokenizers import word
 
 @pytest.fixture(scope="session", params=["invented", "english"])
 def grammar(request) -> Grammar:
-    """A language so small that sums over it are quick, with words of each lexicon; nothing changes it."""
+    """Return a language that is small enough for exact sums and has words of each lexicon; tests must not change it."""
     return Grammar(0.06, request.param)
 
 
@@ -23,7 +23,7 @@ def told(grammar) -> list[list[str]]:
 
 @pytest.fixture(scope="session")
 def tokens_of(grammar, told, tmp_path_factory) -> Callable[..., Path]:
-    """The folder with the tokenizer and the documents' tokens, whose words stand beside such marks."""
+    """Return a folder with the tokenizer and the tokens of documents; the vocabulary has these marks."""
 
     @cache
     def made(*marks: str) -> Path:

@@ -1,4 +1,4 @@
-"""Language models that are written down."""
+"""Language models with given probabilities."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 class Given:
-    """A language model that is written down: after a word the probabilities of <unk>, <eos>, a, b."""
+    """A language model with given probabilities of <unk>, <eos>, a, b after each word."""
 
     protocol = "sentence-bounded"
 
@@ -20,7 +20,7 @@ class Given:
 
 
 class Costs:
-    """A model to which the tokens of a stream cost so many nats."""
+    """A model with a given loss in nats for each token of a stream."""
 
     protocol = "none"
 

@@ -13,7 +13,7 @@ VECTORS = np.random.default_rng(0).standard_normal((60, 5))
 
 
 def brute_force(question, words, vectors, method="3cosadd"):
-    """The answer to a question by the formula, a word at a time."""
+    """Return the answer to a question by the formula, computed word by word."""
     unit = {word: vector / np.linalg.norm(vector) for word, vector in zip(words, vectors, strict=True)}
 
     def score(word):
@@ -25,12 +25,12 @@ def brute_force(question, words, vectors, method="3cosadd"):
     return max((word for word in words if word not in question), key=score)
 
 
-@pytest.mark.parametrize("scores", [500, 10_000_000])  # a few questions at a time, and all at once
+@pytest.mark.parametrize("scores", [500, 10_000_000])  # a few questions at a time, or all of them at once
 @pytest.mark.parametrize(("method", "metric"), [("3cosadd", "accuracy"), ("3cosmul", "accuracy_mul")])
 def test_equals_brute_force(monkeypatch, scores, method, metric):
     monkeypatch.setattr(analogies, "SCORES", scores)
     rng = np.random.default_rng(1)
-    asked = [tuple(rng.choice(WORDS, 3)) for _ in range(50)]  # some ask with one word twice
+    asked = [tuple(rng.choice(WORDS, 3)) for _ in range(50)]  # some questions contain a word twice
     right = [(*question, brute_force(question, WORDS, VECTORS, method)) for question in asked]
     wrong = [(*question, question[0]) for question in asked[:30]]
     metrics = analogy_accuracy(VECTORS, WORDS, {"right": right, "mixed": right[:10] + wrong})
@@ -53,7 +53,7 @@ def test_the_methods_differ_and_are_chosen():
 
 @pytest.mark.parametrize("restrict_vocab", [None, 40])
 def test_equals_gensim(tmp_path, restrict_vocab, caplog):
-    caplog.set_level("WARNING", logger="gensim")  # its own line of the level INFO can't format None
+    caplog.set_level("WARNING", logger="gensim")  # gensim's INFO line cannot format None
     keyed_vectors = pytest.importorskip("gensim.models.keyedvectors")
     rng = np.random.default_rng(5)
     stems, forms = rng.standard_normal((20, 8)), rng.standard_normal((3, 8))
@@ -78,7 +78,7 @@ def test_equals_gensim(tmp_path, restrict_vocab, caplog):
 
 def test_questions_with_unknown_words_are_left_out_and_counted():
     words, vectors = ["a", "b", "c", "d"], np.eye(4)
-    known = ("a", "b", "c", "d")  # d is all that is left to answer with
+    known = ("a", "b", "c", "d")  # only d is a possible answer
     sections = {"some": [known, ("a", "b", "c", "?")], "none": [("?", "b", "c", "d")]}
     right = {"accuracy": 1, "accuracy_mul": 1}
     found = {"some": {"questions": 2, "seen": 1} | right, "none": {"questions": 1, "seen": 0}}
@@ -146,11 +146,11 @@ def test_questions_are_read_and_asked(tmp_path):
 
 @pytest.mark.real
 def test_google_questions(data_dir):
-    """The counts of Mikolov et al. 2013a, Table 1, and chance."""
+    """The counts of Mikolov et al. 2013a, Table 1, and accuracy by chance."""
     sections = read_analogies(data_dir / "word_eval" / "analogies" / "questions-words.txt")
     words = sorted({word for section in sections.values() for question in section for word in question})
     metrics = analogy_accuracy(np.random.default_rng(0).standard_normal((len(words), 8)), words, sections)
     assert metrics["analogies/total/questions"] == metrics["analogies/total/seen"] == 19_544
     assert metrics["analogies/semantic/questions"] == 8_869
     assert metrics["analogies/syntactic/questions"] == 10_675
-    assert metrics["analogies/total/accuracy"] < 0.01  # there is nothing to find in random vectors
+    assert metrics["analogies/total/accuracy"] < 0.01  # random vectors contain no analogies

@@ -38,7 +38,7 @@ IDS, LENGTHS = torch.tensor([[0, 3, 1, 2, 4, 1], [2, 1, 5, 0, 0, 0], [3, 3, 4, 2
 
 
 def model_of(name):
-    """With weights so large that attention is far from even."""
+    """Return a model with large weights, so that attention is far from uniform."""
     torch.manual_seed(0)
     kind, settings = MODELS[name]
     model = kind(V, 8, 2, 2, max_length=9, dropout=0.1, **settings).eval()
@@ -51,7 +51,7 @@ def model_of(name):
 @pytest.mark.parametrize("name", MODELS)
 @torch.inference_mode()
 def test_the_weights_mix_the_values_to_what_the_attention_returns(name):
-    """A GPT looks back, and nobody at padding."""
+    """In GPT, no token attends to later ones; no token attends to padding."""
     model, seen = model_of(name), []
     for block in model.blocks:
         block.attention.register_forward_hook(lambda module, given, output: seen.append((module, given[0], output)))
@@ -70,7 +70,7 @@ def test_the_weights_mix_the_values_to_what_the_attention_returns(name):
         assert not (name.startswith("gpt") and weights.triu(1).any())
         for row, length in zip(weights, LENGTHS.tolist(), strict=True):
             assert not row[:, :length, length:].any() and row[:, :length, :length].any()
-        # the first token of row 0 is of the document before
+        # the first token of row 0 belongs to the document before
         assert name != "gpt, documents apart" or not weights[0, :, 2:, :2].any()
 
 
@@ -96,7 +96,7 @@ def test_a_words_attention_is_that_of_its_tokens():
 
 
 def brute_shares(maps, subjects):
-    """Of one head (W, W), marks first and last."""
+    """Return the shares of one head's map (W, W), whose first and last tokens are marks."""
     n = len(maps) - 2
     sums = dict.fromkeys(SHARES, 0.0)
     for i in range(1, n + 1):
@@ -124,7 +124,7 @@ def test_shares_by_brute_force():
     heads = summed(parts)
     counts = [6 + 3 + 8 + 2, 5 + 2 + 7 + 1, 5 + 2 + 7 + 1, 6 + 3 + 8 + 2, 6, 6, 3, 3]
     np.testing.assert_allclose(heads.means, sum(sums for sums, _ in parts) / counts)
-    for place in np.ndindex(2, 3, len(SHARES)):  # Cochran 1977, 6.13: of a ratio of sums over sentences
+    for place in np.ndindex(2, 3, len(SHARES)):  # Cochran 1977, 6.13: standard error of a ratio of sums over sentences
         sums, n = np.array([each[place] for each, _ in parts]), np.array([counts[place[2]] for _, counts in parts])
         away = sums - heads.means[place] * n
         assert heads.errors[place] == pytest.approx(np.sqrt(4 / 3 * np.square(away).sum()) / n.sum())
@@ -143,7 +143,7 @@ class Text:
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
-    """The folder that the benchmark of a GPT leaves, and its metrics."""
+    """Return the folder that the benchmark of a GPT writes, and its metrics."""
     folder = tmp_path_factory.mktemp("attention")
     TOKENIZER.save(folder / "tokenizer.json")
     benchmark = AttentionMaps(str(folder), Text(), shown=2, longest=6, batch_size=2)
@@ -156,7 +156,7 @@ def test_maps_of_a_sentence_are_the_models(measured):
     maps = pd.read_csv(measured[0] / "attention.csv", keep_default_na=False)
     mark = TOKENIZER.words[TOKENIZER.boundary]
     labels = [mark, *TEXT[0].split(), mark]
-    assert set(maps["sentence"]) == {1} and len(maps) == 2 * 2 * 8 * 8  # the others' subjects stand next to the verbs
+    assert set(maps["sentence"]) == {1} and len(maps) == 2 * 2 * 8 * 8  # otherwise subject and verb are neighbours
     assert maps.drop_duplicates("target_place")["target"].tolist() == labels
     assert maps.drop_duplicates("source_place")["source"].tolist() == labels
     framed = maps[maps["subject"] == 1][["target", "source"]].drop_duplicates()
@@ -173,7 +173,7 @@ def test_heads_and_what_no_head_is_needed_for(measured):
     assert heads[["layer", "head", "share"]].drop_duplicates().shape == (2 * 2 * len(SHARES), 3)
     best = heads.groupby("share")["mean"].max()
     assert {f"attention/best/{name}": pytest.approx(best[name], abs=1e-6) for name in SHARES}.items() <= metrics.items()
-    # each word sees itself and what was before it, the mark too: n words are seen from places 2 to n + 1
+    # each word attends to itself and to all tokens before it, including the mark: n words have 2 to n + 1 tokens
     places = [*range(2, 8), *range(2, 5), *range(2, 4)]
     itself = sum(1 / n for n in places) / 11
     assert metrics["attention/equal/itself"] == pytest.approx(itself) == metrics["attention/equal/marks"]

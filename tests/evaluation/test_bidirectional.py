@@ -22,13 +22,13 @@ def tokenizer():
 def system(tokenizer) -> BothDirections:
     torch.manual_seed(0)
     objective = BidirectionalLM(ELMo(tokenizer.words, D, 7, 2, 0.1, [(1, 4), (2, 6)], 4, 1), tokenizer.vocab_size)
-    for parameter in objective.parameters():  # far from the start, so that all of the context tells
+    for parameter in objective.parameters():  # far from initial weights, so that all of the context matters
         torch.nn.init.normal_(parameter, std=0.5)
     return BothDirections(objective.eval(), tokenizer)
 
 
 def distribution(system: BothDirections, context: list[int], backward: bool) -> np.ndarray:
-    """After a context, in the order in which it was read, from the equation of the softmax."""
+    """Return the distribution after a context in reading order, from the equation of the softmax."""
     hidden, _ = system.objective.model(torch.tensor([context]), None, backward)
     logits = system.objective.head(hidden[0, -1]).detach().double().numpy()
     return logits - np.log(np.exp(logits).sum())

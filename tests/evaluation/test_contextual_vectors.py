@@ -43,11 +43,11 @@ def test_models_of_spelling_and_of_words_read_between_boundaries():
         ids = torch.tensor([[tokenizer.boundary, *tokenizer.encode(" ".join(sentence)), tokenizer.boundary]])
         expected = torch.stack(model.layers(ids, torch.tensor([ids.shape[1]])))[:, 0, 1:-1]
         np.testing.assert_allclose(vectors, expected.detach(), atol=1e-6)
-    np.testing.assert_allclose(found[1][0, 0], found[2][0, 1], atol=1e-6)  # cats and catty, without context
+    np.testing.assert_allclose(found[1][0, 0], found[2][0, 1], atol=1e-6)  # cats and catty are compared without context
 
 
 class Counting:
-    """A model whose one layer is the token's id, its position, and 1."""
+    """A model with one layer: the token's id, its position, and 1."""
 
     max_length = None
 
@@ -74,7 +74,7 @@ def test_a_words_vector_is_the_mean_of_its_tokens(tokenizer):
             np.testing.assert_allclose(vectors[0, i], expected, rtol=1e-6)
             place += len(ids)
         assert vectors.shape == (1, len(sentence), 3)
-    assert place > 1 + len(sentences[-1])  # some word has several tokens
+    assert place > 1 + len(sentences[-1])  # at least one word has several tokens
 
 
 class Noun(NamedTuple):
@@ -109,12 +109,12 @@ def test_unseen_forms_are_those_that_the_text_lacks_and_those_that_a_child_would
         "foots": Form("foot", "noun plural"),
         "goed": Form("go", "verb past"),
         "tzars": Form("tzar", "noun plural"),
-        "talked": Form("talk", "verb past"),  # the text lacks it; of oh it has not even the stem
+        "talked": Form("talk", "verb past"),  # the text has neither this word nor, for oh, its stem
     }
 
 
 class Spelling:
-    """One layer: how often each letter stands in a word."""
+    """A model with one layer: how often each letter occurs in a word."""
 
     def layers(self, sentences):
         for sentence in sentences:
@@ -137,12 +137,12 @@ def test_unseen_words_benchmark(text):
         "goed": ["go", "go", "verb base"],
         "ohs": ["oh", "oh", "noun singular"],
         "talked": ["walked", "walk", "verb past"],
-        "tzars": ["tzarss", "tzarss", "noun singular"],  # whose stem is made of tzar
+        "tzars": ["tzarss", "tzarss", "noun singular"],  # its stem is computed from that of tzar
     }
     expected = {"words": 5, "stem": 0.8, "form": 0.2, "stem_or_form": 1.0}
     assert metrics == {f"unseen_words/{name}": value for name, value in expected.items()}
     assert rows["place"].tolist() == [1, 2] * 5
-    # t, a, l, k, e, d share five letters of six with walked
+    # t, a, l, k, e, d: five of six letters are also in walked
     assert nearest["cosine"]["talked"] == pytest.approx(5 / 6, abs=1e-4)
 
 
@@ -200,7 +200,7 @@ def test_both_accuracies_equal_brute_force_and_the_plane_is_the_widest():
 
 
 class ByNeighbour:
-    """Layer 0 knows the word alone, layer 1 the word before it."""
+    """A model whose layer 0 depends only on the word, and layer 1 on the word before it."""
 
     def layers(self, sentences):
         for sentence in sentences:
@@ -223,8 +223,8 @@ ROWS = [
     ("bank", "river bank", 1, "shore"),
     ("bank", "cash bank", 1, "cash"),
     ("bank", "no river bank", 2, "shore"),
-    ("bank", 'a " bank', 2, "verb"),  # once only
-    ("cup", "a cup", 1, "thing"),  # of one sense
+    ("bank", 'a " bank', 2, "verb"),  # occurs only once
+    ("cup", "a cup", 1, "thing"),  # has only one sense
     ("cup", "the cup", 1, "thing"),
 ]
 
@@ -257,7 +257,7 @@ def test_senses_are_told_apart_where_a_layer_knows_the_context(tmp_path):
     ([*ROWS, ("bank", "a bank", 0, "shore")], HEADER, "line 10: 'bank' is not at position '0'"),
     ([("bank", "a bank", "1")], HEADER, "line 2: '' is not at position ''"),
     (ROWS[-2:], HEADER, "no word with two senses"),
-    ([("caf\udce9", "a caf\udce9", 1, "x")], HEADER, r"senses\.tsv cannot be read"),  # é in Latin-1
+    ([("caf\udce9", "a caf\udce9", 1, "x")], HEADER, r"senses\.tsv cannot be read"),  # é in Latin-1 is not valid UTF-8
 ])  # fmt: skip
 def test_files_of_another_form_are_refused(tmp_path, rows, header, message):
     write_senses(tmp_path / "senses.tsv", rows, header)

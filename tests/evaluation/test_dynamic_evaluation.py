@@ -1,4 +1,4 @@
-"""Dynamic evaluation against loops over segments that autograd and an optimizer take steps in."""
+"""Test dynamic evaluation against loops over segments with steps by autograd and an optimizer."""
 
 import copy
 
@@ -16,7 +16,7 @@ SEGMENT, STRIDE = 5, 2
 
 
 def segments(trained: NeuralLM):
-    """What is read and how much of it, at the end, is scored, one segment after the other."""
+    """Yield each segment that is read, and how many of its last tokens are scored."""
     stream = [BOUNDARY, *TOKENS.tolist()]
     if isinstance(trained.scorer, Carried):
         for start in range(0, len(TOKENS), SEGMENT):
@@ -30,14 +30,14 @@ def segments(trained: NeuralLM):
 
 
 def nats_of(objective, read, n_scored, state):
-    """The nats of the last of the words, from the logits."""
+    """Return the nats of the last words, from the logits."""
     hidden, state = objective.model(torch.tensor([read[:-1]]), state)
     logits = objective.head(objective.projection(hidden))[0]
     return F.cross_entropy(logits[-n_scored:], torch.tensor(read[1:])[-n_scored:], reduction="none"), state
 
 
 def by_optimizer(trained: NeuralLM, rate: float, decay: float) -> np.ndarray:
-    """Scores, and after each segment a step of torch's SGD, then the way back to the trained weights."""
+    """Score each segment, then take a step of torch's SGD and a step back towards the trained weights."""
     objective = copy.deepcopy(trained.objective)
     optimizer = torch.optim.SGD(objective.parameters(), lr=rate)
     origins, found, state = [p.detach().clone() for p in objective.parameters()], [], None
@@ -66,7 +66,7 @@ def test_each_segment_is_learnt_from_as_by_autograd_and_an_optimizer(kind, decay
 
 
 def roots_by_hand(trained: NeuralLM, rows: int) -> dict[str, np.ndarray]:
-    """As in the authors' code: the text in rows, read in segments; the square root of the mean of squares."""
+    """Return square roots of mean squared gradients, as in the authors' code: the text is in rows, read in segments."""
     stream = [BOUNDARY, *TOKENS.tolist()]
     row, objective, state, squares = len(TOKENS) // rows, trained.objective, None, []
     text = torch.tensor([stream[i * row : (i + 1) * row + 1] for i in range(rows)])
@@ -91,7 +91,9 @@ def test_the_roots_are_those_of_gradients_by_hand():
 
 
 def test_a_model_that_reads_windows_has_roots_of_batches_of_windows():
-    """Of six tokens each: of three rows of segments of five come two windows a batch, and the last is left out."""
+    """Windows have six tokens; three rows of segments of five give batches of two windows, and the last window is
+    left out.
+    """
     trained = model("gpt", STRIDE)
     objective, squares = trained.objective, []
     stream = torch.tensor([BOUNDARY, *TOKENS.tolist()])

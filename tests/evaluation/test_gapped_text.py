@@ -1,4 +1,4 @@
-"""Sums over what gaps may hold: against enumeration in a toy language, and against exact posteriors in the grammar."""
+"""Test sums over the content of gaps, against enumeration in a toy language and exact posteriors in the grammar."""
 
 from itertools import islice, product
 from types import SimpleNamespace
@@ -17,12 +17,14 @@ NOUNS, VERBS = ["cat", "dog", "owl"], ["sees", "eats"]
 WORDS = ["big", *NOUNS, *VERBS, "if", "then", "\n"]
 ROWS = np.array([[0.7, 0.1], [0.2, 0.3], [0.1, 0.6], [0.8, 0.4], [0.2, 0.6]])
 LOG_PRIOR = np.log([0.5, 0.5])
-N = 40  # estimates, of which the mean is tested
-SPREAD = 0.7  # of one, at least: from so few, that of a skewed one comes out too small
+N = 40  # number of estimates whose mean is tested
+SPREAD = 0.7  # least standard deviation of an estimate: few samples of a skewed distribution underestimate it
 
 
 class ToyTables:
-    """Nouns and verbs that two latent classes differ in; nouns are recalled, and `cat` makes `eats` likely."""
+    """Nouns and verbs whose probabilities depend on two latent classes; nouns are repeated, and `eats` is likely
+    after `cat`.
+    """
 
     def __init__(self):
         self.probabilities = ROWS
@@ -38,7 +40,7 @@ class ToyTables:
 
 
 class Toy:
-    """Tells a document of sentences such as "if cat eats then big dog sees owl"."""
+    """A language of documents with sentences such as "if cat eats then big dog sees owl"."""
 
     def __init__(self, tables, interpreter):
         self.tables, self.interpreter, self.nouns = tables, interpreter, []
@@ -74,7 +76,7 @@ TOY = SimpleNamespace(tables=TABLES)
 
 
 def toy_log_probability(text):
-    """Of a stream's beginning, by the grammar's own scorer, a document at a time."""
+    """Return the log-probability of the beginning of a stream, by the grammar's scorer, document by document."""
     total = 0.0
     while text:
         scorer = Scorer(text, ROWS, LOG_PRIOR)
@@ -89,7 +91,7 @@ def toy_log_probability(text):
     return total
 
 
-# What is seen, and how many words are hidden: names that come again, a document's end that may be hidden, an "if".
+# Visible words and number of hidden words: repeated names, an end of a document that may be hidden, an "if".
 GAPPED = {
     "recall": ([["dog", "sees"], ["sees", "owl", "\n", "owl"], ["\n"]], 3),
     "two documents": ([["cat", "eats", "\n"], ["sees", "dog", "\n", "\n"]], 3),
@@ -99,7 +101,7 @@ GAPPED = {
 
 
 def fillings(pieces, n_hidden):
-    """All that may stand in one or two gaps, with log p(sizes) p(text)."""
+    """Return all possible contents of one or two gaps, with log p(sizes) p(text)."""
     sizes = [(n_hidden,)] if len(pieces) == 2 else [(size, n_hidden - size) for size in range(1, n_hidden)]
     found = []
     for split in sizes:
@@ -123,8 +125,8 @@ def test_the_estimate_of_the_sum_is_unbiased(gapped):
     pieces, found = gapped
     exact, uniform = logsumexp([log_p for _, log_p in found]), np.random.default_rng(3).random
     assert len(found) > 5
-    gaps = found[len(found) // 2][0]  # whatever leads
-    for particles, tries in ((5, 30), (20, 10)):  # mostly enough go past, or the tries run out
+    gaps = found[len(found) // 2][0]  # for every prefix
+    for particles, tries in ((5, 30), (20, 10)):  # first: enough particles survive; second: tries run out
         text = GappedText(TOY, Toy, particles, tries)
         ratios = np.exp([text.log_sum(pieces, gaps, uniform) - exact for _ in range(N)])
         assert abs(ratios.mean() - 1) < 4 * max(ratios.std(), SPREAD) / np.sqrt(N)
@@ -132,7 +134,7 @@ def test_the_estimate_of_the_sum_is_unbiased(gapped):
 
 
 def test_with_the_truth_the_inverse_is_unbiased(gapped):
-    """Over texts that are drawn from the posterior: so that the estimate's logarithm is not below the sum's."""
+    """Texts are drawn from the posterior, so that the log of the estimate is not below that of the sum."""
     pieces, found = gapped
     logs = np.array([log_p for _, log_p in found])
     exact, generator = logsumexp(logs), np.random.default_rng(4)
@@ -146,7 +148,7 @@ def test_with_the_truth_the_inverse_is_unbiased(gapped):
 
 @pytest.mark.parametrize(("particles", "tries"), [(2, 50), (5, 50), (50, 5)])
 def test_where_all_drawn_words_fit_the_sum_is_exact(particles, tries):
-    """A verb, and then no object; the draw that makes them enough doesn't count."""
+    """A verb without an object; the draw that gives enough particles is not counted."""
     exact = toy_log_probability(["cat"]) + np.log(0.5)
     text, uniform = GappedText(TOY, Toy, particles, tries), np.random.default_rng(1).random
     assert text.log_sum([["cat"], ["\n"]], [["sees"]], uniform, above=True) == pytest.approx(exact)
@@ -155,10 +157,10 @@ def test_where_all_drawn_words_fit_the_sum_is_exact(particles, tries):
 def test_gaps_that_nothing_fills_have_no_sum_and_sizes_are_even():
     text = GappedText(TOY, Toy, 10, 50)
     assert text.log_sum([["cat"], ["big"]], [["sees"]], np.random.default_rng(1).random) == -np.inf
-    # Seven words in a gap and two behind it: as many ways as there are to share the rest out, of 15 in all.
+    # Seven words in a gap and two after it: the ways to divide the other words, 15 in all.
     uniform, shares = np.random.default_rng(6).random, np.array([5, 4, 3, 2, 1]) / 15
     counts = np.bincount([draw_size(7, 2, uniform) for _ in range(4000)], minlength=6)[1:]
-    assert len(counts) == 5 and (np.square(counts - 4000 * shares) / shares).sum() / 4000 < 18.5  # p = 0.001
+    assert len(counts) == 5 and (np.square(counts - 4000 * shares) / shares).sum() / 4000 < 18.5  # level 0.001
     assert [share_of_size(size, 7, 2) for size in range(1, 6)] == pytest.approx(shares.tolist())
     assert draw_size(3, 0, uniform) == 3 and share_of_size(3, 3, 0) == 1
 

@@ -28,7 +28,7 @@ V, D = 7, 6
 
 
 class Linear(LeftToRight):
-    """h_t = λ h_{t−1} + x_t, of which the gradient at distance k is λ^k of that at distance 0."""
+    """h_t = λ h_{t−1} + x_t: the gradient at distance k is λ^k times that at distance 0."""
 
     def __init__(self, decay: float):
         super().__init__()
@@ -60,7 +60,7 @@ def test_a_linear_network_fades_by_its_own_factor(decay):
     torch.manual_seed(0)
     norms = by_distance(objective_of(Linear(decay)), windows_of(5, 18), 12)
     assert norms.shape == (5, 13)
-    # the last are 1e-24 of the first, whose squares fp32 can't hold
+    # the last gradients are 1e-24 of the first; fp32 cannot represent their squares
     np.testing.assert_allclose(norms / norms[:, :1], np.tile(decay ** np.arange(13.0), (5, 1)), rtol=1e-4)
 
 
@@ -70,7 +70,7 @@ def test_a_linear_network_fades_by_its_own_factor(decay):
     ids=["lstm", "gru", "gpt"],
 )
 def test_distances_by_finite_differences(model):
-    """Each window alone, in float64: move one input's vector by a little and see what becomes of the loss."""
+    """In float64, for each window: change the vector of one input a little, and measure the change of the loss."""
     torch.manual_seed(0)
     objective = objective_of(model()).double()
     windows = windows_of(3, 8)
@@ -128,7 +128,7 @@ def test_the_norm_of_a_batch_is_that_of_its_backward_pass():
 
 @pytest.fixture
 def folder(tmp_path):
-    tokenizer = word.train(["a b c d e"])  # with <unk> and <eos>, V
+    tokenizer = word.train(["a b c d e"])  # V includes <unk> and <eos>
     tokenizer.save(tmp_path / "tokenizer.json")
     lines = ["".join(rng.choice(list("abcde "), 30)) for rng in [np.random.default_rng(2)] for _ in range(20)]
     for split in ("train", "test"):

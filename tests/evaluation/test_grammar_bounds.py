@@ -16,7 +16,7 @@ def folder(tokens_of):
 
 
 def test_the_entropy_under_corruption_by_enumeration():
-    """All pairs of a word and what is seen in its place: a mask, or one of five words."""
+    """All pairs of a word and its replacement: a mask, or one of five words."""
     words, posterior = "abcde", {"a": 0.7, "b": 0.2, "d": 0.1}
     joint = {(w, "[MASK]"): 0.8 * posterior.get(w, 0) for w in words}
     joint |= {(w, seen): posterior.get(w, 0) * (0.1 * (w == seen) + 0.1 / 5) for w in words for seen in words}
@@ -39,11 +39,13 @@ def test_the_bound_of_masked_words(grammar, folder, tmp_path):
     assert error == pytest.approx(table["entropy"].sem(), rel=1e-4)
     assert abs(table["nats"].mean() - metrics["masked/alone"]) < 4 * (table["nats"] - table["entropy"]).sem()
     assert 0.75 * metrics["masked/alone"] < metrics["masked/alone_corrupted"] < metrics["masked/alone"]
-    assert metrics["masked/corrupted"] > metrics["masked/alone_corrupted"] - error  # the two are means over other words
+    assert metrics["masked/corrupted"] > metrics["masked/alone_corrupted"] - error  # the means are over different words
 
 
 class Certain:
-    """A language in which every word but the determiners follows from the rest, and hiding more adds a nat."""
+    """A language in which the other words determine every word except determiners; each further hidden word costs
+    one nat.
+    """
 
     def posterior(self, tokens, place):
         return {"the": 0.5, "a": 0.5} if tokens[place] in ("the", "a") else {tokens[place]: 1.0}
@@ -68,7 +70,7 @@ def test_the_judge_reads_the_very_sentences(grammar, folder, tmp_path, told):
     assert metrics["next_sentence/accuracy"] > 0.7 and metrics["sentence_order/accuracy"] > 0.5
     accuracy = metrics["next_sentence/accuracy"]
     assert metrics["next_sentence/accuracy_standard_error"] == pytest.approx(np.sqrt(accuracy * (1 - accuracy) / 24))
-    # All sentences fit into a row of 256, so that one who looks them up is always right.
+    # All sentences fit into a row of 256, so a reader who searches the documents is always right.
     reader = Reader(told)
     metrics = SentencePairsBound(str(folder), reader, length=256, pairs=24)(None, tmp_path)
     assert metrics["next_sentence/accuracy"] == metrics["sentence_order/accuracy"] == 1
@@ -76,7 +78,9 @@ def test_the_judge_reads_the_very_sentences(grammar, folder, tmp_path, told):
 
 
 class Reader:
-    """Notes what it is asked, and says yes where the two pieces stand so in one of the documents."""
+    """A judge that records the questions, and answers yes if the two pieces follow each other in one of the
+    documents.
+    """
 
     def __init__(self, documents):
         self.texts = [" ".join(document) for document in documents]

@@ -21,7 +21,7 @@ class Batches:
 
 
 class Objective(nn.Module):
-    """Its loss has dropout, which must not act, a draw, which must be the same each time, and a state."""
+    """An objective with dropout, which must be off; random draws, which must be equal each time; and a state."""
 
     def __init__(self):
         super().__init__()

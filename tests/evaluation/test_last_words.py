@@ -20,7 +20,7 @@ class Passages:
 
 def test_accuracy_and_perplexity_by_hand(tmp_path):
     word.train(["a a b"]).save(tmp_path / "tokenizer.json")
-    passages = Passages(("a b a", "b"), ("b a", "a"), ("a b", "wug"))  # right; wrong; expected, but unknown
+    passages = Passages(("a b a", "b"), ("b a", "a"), ("a b", "wug"))  # right; wrong; the right word is unknown
     metrics = LastWords(str(tmp_path), passages)(Given(), tmp_path)
     expected = {"accuracy": 1 / 3, "perplexity": (0.5 * 0.3 * 0.6) ** (-1 / 3), "questions": 3, "unknown": 1 / 3}
     assert metrics == pytest.approx({f"prompted_lambada/test/{name}": value for name, value in expected.items()})
@@ -32,7 +32,9 @@ def test_accuracy_and_perplexity_by_hand(tmp_path):
 
 
 def test_words_of_several_tokens(tmp_path):
-    """Each token of the word must be the likeliest after those before it; the nats are of all of them."""
+    """Each token of the word must be the most likely one after those before it; the nats are the sum over all of
+    them.
+    """
     text = "the cat sat on the mat with a hat and the mat had a cat on it"
     tokenizer = byte_bpe.train([text] * 3, 262)
     tokenizer.save(tmp_path / "tokenizer.json")

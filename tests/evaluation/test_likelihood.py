@@ -21,13 +21,13 @@ def lstm() -> CausalLM:
 def gpt() -> CausalLM:
     torch.manual_seed(0)
     objective = CausalLM(GPT(V, D, 2, 2, LENGTH, 0.1), V, tie=True, bias=False, reduction="mean").eval()
-    for parameter in objective.parameters():  # far from the start, so that all of the context tells
+    for parameter in objective.parameters():  # far from initial weights, so that all of the context matters
         torch.nn.init.normal_(parameter, std=0.7)
     return objective
 
 
 def after(objective: CausalLM, context: list[int], token: int) -> float:
-    """The log-probability of one token after a context, on its own."""
+    """Return the log-probability of one token after a context, computed separately."""
     logits = objective.head(objective.model(torch.tensor([context]))[0][0, -1])
     return logits.detach().double().log_softmax(dim=0)[token].item()
 
@@ -50,7 +50,7 @@ def test_rows_are_scored_as_streams_of_their_own(lstm, rows):
 
 
 def shown_context(place: int, stride: int) -> int:
-    """Where the window begins that shows the token at `place` most context, of all that move by `stride`."""
+    """Return the start of the window, of all that move by `stride`, in which the token at `place` has most context."""
     starts = range(0, len(TOKENS), stride)
     return min(start for start in starts if start <= place < start + LENGTH)
 

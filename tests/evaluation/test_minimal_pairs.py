@@ -27,22 +27,22 @@ class Pairs:
         return self.pairs
 
 
-COSTS = Costs(lambda tokens: tokens)  # ids: <unk> 0, <eos> 1, then the words as given
+COSTS = Costs(lambda tokens: tokens)  # the nats of a token are its id: <unk> 0, <eos> 1, then the words in order
 
 
 @pytest.fixture
 def tokens(tmp_path):
-    word.train(["the the the the a a a cat cat dog"], marks=[]).save(tmp_path / "tokenizer.json")  # 2 the, a, cat, dog
+    word.train(["the the the the a a a cat cat dog"], marks=[]).save(tmp_path / "tokenizer.json")  # ids from 2 upwards
     return tmp_path
 
 
 def test_accuracy_by_paradigm_and_phenomenon(tokens):
     pairs = Pairs(
-        ("order_1", "order", "the cat", "the dog"),  # 6 against 7 nats, and 1 of the end
-        ("order_1", "order", "a dog", "the cat"),  # wrong
-        ("order_2", "order", "the a", "a the"),  # the same words: a tie of different sentences
-        ("number", "agreement", "the cat", "the dogs"),  # <unk> costs nothing here: wrong
-        ("number", "agreement", "the wugs", "the wug"),  # equal after <unk>
+        ("order_1", "order", "the cat", "the dog"),  # 6 and 7 nats, plus 1 for the end
+        ("order_1", "order", "a dog", "the cat"),  # the model is wrong
+        ("order_2", "order", "the a", "a the"),  # different sentences with the same words: a tie
+        ("number", "agreement", "the cat", "the dogs"),  # <unk> has 0 nats here, so the model is wrong
+        ("number", "agreement", "the wugs", "the wug"),  # the sentences are equal after <unk> is inserted
     )
     benchmark = MinimalPairs(str(tokens), pairs)
     assert benchmark.inputs == [tokens / "tokenizer.json", Path("pairs")]
@@ -65,9 +65,9 @@ def test_accuracy_by_paradigm_and_phenomenon(tokens):
 
 
 def test_the_end_counts_where_it_is_asked_for(tokens):
-    """A shorter sentence may end where a longer can't."""
+    """A shorter sentence can end where a longer one cannot."""
     model = KneserNey(6, 2, boundary=1)
-    model.estimate(np.array([2, 4, 1, 2, 4, 1, 2, 5, 4, 1]))  # the cat / the cat / the dog cat
+    model.estimate(np.array([2, 4, 1, 2, 4, 1, 2, 5, 4, 1]))  # the sentences: the cat; the cat; the dog cat
     pairs = Pairs(("p", "q", "the dog cat", "the dog"), ("p", "q", "the cat", "the dog"))
     found = {
         end: MinimalPairs(str(tokens), pairs, end=end)(model, tokens)["blimp/overall/accuracy"] for end in (True, False)
@@ -86,7 +86,7 @@ def test_sentences_are_in_the_conventions_of_the_corpus_and_compared_where_known
         MinimalPairs(str(tokens), pairs, convention=convention)(COSTS, tokens)
         for convention in (None, lambda text: text.lower().strip("!"))
     )
-    assert (plain["blimp/overall/equal"], plain["blimp/overall/known"]) == (1, 0)  # no word is known as it stands
+    assert (plain["blimp/overall/equal"], plain["blimp/overall/known"]) == (1, 0)  # no word is known with this spelling
     assert (lower["blimp/overall/known"], lower["blimp/overall/accuracy"]) == (1, 1)
     units = pd.DataFrame({"unit": [0, 1, 2], "label": "good", "prediction": ["good", "bad", "good"]})
     less, more = (MinimalPairs.sums(units.assign(known=known), "accuracy_known") for known in ([1, 0, 1], [1, 1, 1]))

@@ -16,7 +16,7 @@ V = 5
 
 
 class Fixed:
-    """A system to which every token has the same probability, whatever comes before it."""
+    """A system that gives every token the same probability in every context."""
 
     def __init__(self, probabilities, protocol="none"):
         self.log_probs, self.protocol = np.log(probabilities), protocol
@@ -29,7 +29,7 @@ class Fixed:
 
 
 class Scorer:
-    """A system that only scores."""
+    """A system with no method except the score."""
 
     protocol = "window 3"
 
@@ -74,7 +74,7 @@ def test_a_mixture_of_models_agrees_with_itself_all_along_a_stream():
 @pytest.mark.parametrize("n_systems", [2, 4])
 def test_weights_are_those_of_a_search(n_systems):
     rng = np.random.default_rng(n_systems)
-    log_probs = np.log(rng.random((n_systems, 1000))) * np.array([1, 1.1, 1, 6])[:n_systems, None]  # the last harms
+    log_probs = np.log(rng.random((n_systems, 1000))) * np.array([1, 1.1, 1, 6])[:n_systems, None]  # the last does harm
     found = minimize(lambda x: -log_average(log_probs, softmax(x)).mean(), np.zeros(n_systems), tol=1e-12)
     weights = fit_weights(log_probs, tolerance=1e-12)
     assert weights.sum() == pytest.approx(1) and weights == pytest.approx(softmax(found.x), abs=1e-4)
@@ -98,7 +98,7 @@ def test_impossible_tokens_and_equal_systems_tell_nothing_of_the_weights():
 @pytest.mark.parametrize("passes", [1, 10, 100, 10_000])
 @pytest.mark.parametrize("apart", [1e-3, 1e-2, 1.0])
 def test_systems_that_are_nearly_the_same_have_weights_too(apart, passes, monkeypatch):
-    """Some need more than 100,000 passes. After n passes EM is within ln S / n of the best that a search finds."""
+    """Some need more than 100,000 passes. After n passes, EM is within ln S / n of the optimum that a search finds."""
     log_probs = apart * np.random.default_rng(3).normal(size=(3, 40))
     monkeypatch.setattr(mixture, "MOST_PASSES", passes)
     reached = log_average(log_probs, fit_weights(log_probs, tolerance=0)).mean()
@@ -108,7 +108,7 @@ def test_systems_that_are_nearly_the_same_have_weights_too(apart, passes, monkey
 
 @pytest.mark.real
 def test_penn_treebank_perplexity_with_a_cache_is_the_published_one(data_dir):
-    """Mikolov 2012, Table 4.1: KN5 + cache, 125.7; 126.6 by another program (tolerance 2)."""
+    """Mikolov 2012, Table 4.1: KN5 + cache, 125.7; another program gives 126.6 (tolerance 2)."""
     words = {
         split: [w for line in (data_dir / "ptb" / f"ptb.{split}.txt").open() for w in [*line.split(), "<eos>"]]
         for split in ("train", "valid", "test")

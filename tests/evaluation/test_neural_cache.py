@@ -1,4 +1,4 @@
-"""The neural cache against loops over all earlier states, each read on its own."""
+"""Test the neural cache against loops over all earlier states, each computed separately."""
 
 import numpy as np
 import pytest
@@ -34,13 +34,13 @@ KINDS = [(kind, LENGTH) for kind in OBJECTIVES] + [("gpt", stride) for stride in
 def model(kind: str, stride: int = LENGTH) -> NeuralLM:
     torch.manual_seed(0)
     objective = OBJECTIVES[kind]().eval()
-    for parameter in objective.parameters():  # far from the start, so that all of the context tells
+    for parameter in objective.parameters():  # far from initial weights, so that all of the context matters
         torch.nn.init.normal_(parameter, std=0.6)
     return NeuralLM(objective, SlidingWindow(LENGTH, stride, 3) if kind == "gpt" else Carried(1), BOUNDARY)
 
 
 def begin(trained: NeuralLM, place: int) -> int:
-    """Where what is read begins that the token at `place` is scored in."""
+    """Return the start of the context with which the token at `place` is scored."""
     if isinstance(trained.scorer, Carried):
         return 0
     starts = range(0, len(TOKENS), trained.scorer.stride)
@@ -49,7 +49,9 @@ def begin(trained: NeuralLM, place: int) -> int:
 
 @torch.no_grad()
 def brute_force(trained: NeuralLM, tokens: np.ndarray, size: int, theta: float, weight: float) -> np.ndarray:
-    """The distributions (N, V), each from the equations: its state and those before are read anew, one by one."""
+    """Return the distributions (N, V) from the equations: each state and the states before it are computed
+    separately.
+    """
     stream, states, expected = [BOUNDARY, *tokens.tolist()], [], []
     for t in range(len(tokens)):
         seen = torch.tensor([stream[begin(trained, t) : t + 1]])

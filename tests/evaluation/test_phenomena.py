@@ -17,7 +17,7 @@ def folder(tokens_of):
 
 
 class Oracle:
-    """The grammar's own probabilities, and `extra` nats for some ids."""
+    """A system with the grammar's own probabilities, and `extra` nats more for some ids."""
 
     protocol = "whole document"
 
@@ -38,7 +38,7 @@ def test_the_oracle_has_no_excess_and_what_a_model_lacks_stands_under_its_phenom
     table = pd.read_csv(folder / "phenomena.csv")
     n_tokens = table.groupby("unit")["tokens"].sum()
     assert n_tokens.tolist() == [len(tokens_of(document)) for document in told]
-    # Two nats more for each closing bracket than the truth takes.
+    # Each closing bracket has two nats more than under the true distribution.
     ids = {text: i for i, text in enumerate(["<unk>", "<eos>", *sorted(grammar.vocabulary)])}
     closing = {ids[bracket]: 2.0 for bracket in ")]}"}
     metrics = Phenomena(str(folder), grammar)(Oracle(grammar, told, closing), folder)

@@ -29,10 +29,10 @@ def read(folder) -> dict[str, list[tuple]]:
 
 def test_sentences_and_documents_by_hand(folder, tmp_path):
     assert positions(np.array([3, 1, 2])).tolist() == [1, 2, 3, 1, 1, 2]
-    # Tokens, $ for a line's end: a b c $ a $ $ | b b $ a c b $ c $ $.
+    # The tokens; $ is a line end: a b c $ a $ $ | b b $ a c b $ c $ $.
     assert Positions(str(folder))(Costs(lambda tokens: np.arange(len(tokens))), folder) == {}
     found = read(folder)
-    assert found.keys() == {"unit", "sentence"}  # no windows, for the model is no neural one
+    assert found.keys() == {"unit", "sentence"}  # the model is not neural, so there are no windows
     sentence = [
         (1, 1, 7, (0 + 4 + 6 + 7 + 10 + 14 + 16) / 7), (2, 2, 5, (1 + 5 + 8 + 11 + 15) / 5),
         (3, 3, 3, (2 + 9 + 12) / 3), (4, 4, 2, (3 + 13) / 2),
@@ -56,7 +56,7 @@ def test_bins_cover_every_place_once_and_end_at_powers_of_the_root_of_two():
     for first, last, count, mean in rows:
         inside = (first <= places) & (places <= last)
         assert (count, mean) == (inside.sum(), pytest.approx(values[inside].mean()))
-    for longest in range(1, 40):  # where the last bin ends
+    for longest in range(1, 40):  # last position of the last bin
         rows = binned(np.arange(1, longest + 1), np.ones(longest))
         assert rows[-1][1] == longest and sum(count for _, _, count, _ in rows) == longest
 

@@ -27,7 +27,7 @@ def test_predictions_are_each_sequences_best_label_in_order():
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_outputs_are_those_of_the_model_alone_on_each_sequence(precision):
-    """A BERT's, whose layers are packed, and whose last gives no state but the first."""
+    """A BERT, whose layers are packed, and whose last layer computes only the first state."""
     torch.manual_seed(0)
     model = BERT(11, 16, 3, 2, max_length=9, dropout=0.1, initializer_range=0.3)
     objective = Regression(model, low=0.0, high=5.0, dropout=0.1).eval()

@@ -37,12 +37,12 @@ def probe_accuracy(train, labels, test, test_labels) -> float:
 
 
 def test_a_probe_reads_what_the_states_hold_linearly():
-    plane = states(3, seed=9)  # of three labels, the one whose direction is the nearest
+    plane = states(3, seed=9)  # with three labels, the prediction is the label with the nearest direction
     train, test = states(600, 1), states(300, 2)
     labels, true = (np.array(["a", "b", "c"])[(each @ plane.T).argmax(1).numpy()] for each in (train, test))
     assert probe_accuracy(train, labels, test, true) > 0.95
     apart, gold = torch.cat([train, test]), np.concatenate([labels, true])
-    one_hot = torch.eye(3)[np.unique(gold, return_inverse=True)[1]]  # the label itself among the dimensions
+    one_hot = torch.eye(3)[np.unique(gold, return_inverse=True)[1]]  # some dimensions are the label itself
     whole = torch.cat([apart, one_hot], dim=1)
     assert probe_accuracy(whole[:600], labels, whole[600:], true) == 1.0
     train, test = torch.ones(4, 3), torch.ones(2, 3)
@@ -50,10 +50,10 @@ def test_a_probe_reads_what_the_states_hold_linearly():
     generator = np.random.default_rng(0)
     labels, true = (generator.choice(["x", "y"], n, p=[0.8, 0.2]) for n in (4000, 1000))
     accuracy = probe_accuracy(states(4000, 1), labels, states(1000, 2), true)
-    assert accuracy == pytest.approx((true == "x").mean(), abs=0.01)  # the most frequent one
+    assert accuracy == pytest.approx((true == "x").mean(), abs=0.01)  # the most frequent label
 
 
-@pytest.mark.parametrize("penalty", [1e-3, 0.3])  # its own, and one that the loss can't hide
+@pytest.mark.parametrize("penalty", [1e-3, 0.3])  # the default penalty, and one that matters next to the loss
 def test_the_probe_is_the_minimum_of_its_loss(penalty, monkeypatch):
     monkeypatch.setattr(probing, "PENALTY", penalty)
     inputs, targets = states(60).double(), torch.arange(60) % 3
@@ -85,7 +85,7 @@ def test_the_control_task_gives_each_word_one_label_whatever_the_text():
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_layers_are_the_models_and_padding_changes_none(name):
-    """The first has no context (BERT's and GPT's only that of the position), the last is what the model gives."""
+    """The first layer has no context (in BERT and GPT, only its position), and the last is the output of the model."""
     torch.manual_seed(0)
     model = MODELS[name]().eval()
     reader = ContextualVectors(readable(model), TOKENIZER)
@@ -143,7 +143,7 @@ def test_a_word_of_which_the_model_reads_a_part_is_kept_by_that_part():
 
 
 def test_a_probe_for_each_word(tmp_path):
-    """Of a word's senses a probe needs no more than which is the more frequent, where the states are the word alone."""
+    """If the states are only the word, a probe per word learns only which sense is more frequent."""
     TOKENIZER.save(tmp_path / "tokenizer.json")
     shares = {"dogs": 9, "cat": 2}
 
@@ -155,7 +155,7 @@ def test_a_probe_for_each_word(tmp_path):
     text = SimpleNamespace(inputs=[], sentences=sentences)
     system = SimpleNamespace(objective=SimpleNamespace(model=MODELS["gpt"]().eval()))
     metrics = Probes(str(tmp_path), text, by_word=True)(system, tmp_path)
-    right = pytest.approx((9 + 10) / 25)  # "ran" is told wrong, as training lacks it
+    right = pytest.approx((9 + 10) / 25)  # "ran" is wrong, because training lacks it
     assert metrics == {
         "probes/words/sense": 25,
         "probes/majority/sense": right,

@@ -1,4 +1,4 @@
-"""Translations and summaries behind a prompt, of a counted model whose likeliest words are known."""
+"""Test translations and summaries after a prompt, written by a counted model whose most likely words are known."""
 
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,7 @@ LINES = [*TEXT, "a cat sat TL;DR: cat"]
 
 @pytest.fixture(params=[word.train, partial(byte_bpe.train, vocab_size=300)], ids=["word", "bpe"])
 def folder(tmp_path, request):
-    """Validation asks for what the model knows, test has two right translations of three."""
+    """Return a folder: the model knows the answers of validation, and two of three translations of test."""
     request.param(LINES).save(tmp_path / "tokenizer.json")
     asked = {"train": PAIRS, "validation": PAIRS[:2], "test": [*PAIRS[1:3], ("a cat", "deux chiens")]}
     for split, pairs in asked.items():
@@ -74,7 +74,7 @@ def test_examples_are_lines_of_the_training_text(folder, model, monkeypatch):
     for (shown, last), (text, _) in zip(prompts, asked, strict=True):
         assert last == f"{text} =" and len({*shown}) == 2 and {*shown} <= {*TEXT}
     assert prompts == prompted(folder, shots=2, seed=3).prompts(asked) != prompted(folder, shots=2).prompts(asked)
-    assert len({tuple(shown) for shown, _ in prompts}) > 5  # anew for each text
+    assert len({tuple(shown) for shown, _ in prompts}) > 5  # other examples for each text
     contexts = []
 
     def write(scorer, given, n_tokens):
@@ -86,7 +86,7 @@ def test_examples_are_lines_of_the_training_text(folder, model, monkeypatch):
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
     known = tokenizer.encode_units([[line] for line in TEXT], False)
     lines = [tuple(ids) for ids, _, _ in known]
-    for context in contexts:  # two lines as in the text, and the question
+    for context in contexts:  # two lines from the text, and the question
         assert [first for first in lines if tuple(context[: len(first)]) == first]
         assert len([ids for ids in context if ids == lines[0][-1]]) == 2
 

@@ -83,7 +83,7 @@ def test_choices_by_likelihood_raw_and_normalised(tokens, model):
 
 
 def test_choices_by_generation(tokens, model):
-    """The longest choice that the greedy continuation begins with; none is no answer."""
+    """The answer is the longest choice that begins the greedy continuation; without one there is no answer."""
     questions = Questions(
         "asked",
         Question({"text": "good film"}, ("poor", "great"), 1),
@@ -116,14 +116,14 @@ def test_prompts_show_examples_with_their_answers(tokens):
         for example in shown:
             text, answer = example.split("\nA: ")
             assert answers[text] == answer
-    assert prompts(3) == prompts(3) != prompts(3, seed=2)  # by seed alone
+    assert prompts(3) == prompts(3) != prompts(3, seed=2)  # only the seed determines them
     for shots, read in ((0, ["tokenizer.json", "asked"]), (1, ["tokenizer.json", "asked", "pool"])):
         assert [path.name for path in Prompted("x", tokens, QUESTIONS, "", shots=shots, examples=POOL).inputs] == read
-    assert len({prompt.rpartition("\nQ: ")[0] for prompt in prompts(3)}) > 1  # anew for each question
+    assert len({prompt.rpartition("\nQ: ")[0] for prompt in prompts(3)}) > 1  # other examples for each question
 
 
 def test_examples_are_drawn_evenly(tokens):
-    """Chi-squared of how often each of seven is drawn, two for each of 700 questions, below its 99.9 % quantile."""
+    """Chi-squared of how often each of seven is drawn, two for each of 700 questions, is below its 99.9 % quantile."""
     asked = [Question({"text": "x"}, ("a",), 0)] * 700
     prompts = Prompted("x", tokens, QUESTIONS, "{text}", shots=2, examples=POOL).prompts(asked)
     counts = np.array([sum(f"t{i} " in prompt for prompt in prompts) for i in range(7)])
@@ -151,7 +151,7 @@ def test_answers_that_the_vocabulary_lacks_are_named(tokens, model, capsys):
     told = "the model's vocabulary lacks 'terrible', 'superb', so each question of asked has an answer of"
     with pytest.raises(UsageError, match=told):
         Prompted("x", tokens, asked, "{text} :")(model, Path(tokens))
-    known = Questions("asked", *asked.questions, QUESTIONS.questions[0])  # one of which can be answered
+    known = Questions("asked", *asked.questions, QUESTIONS.questions[0])  # only one can be answered
     Prompted("x", tokens, known, "{text} :")(model, Path(tokens))
     assert len(predictions(tokens)) == 3
     assert capsys.readouterr().err == (

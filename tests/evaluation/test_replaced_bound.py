@@ -27,7 +27,7 @@ def folder(tokens_of):
 
 @pytest.fixture(scope="module")
 def batches_of(folder):
-    """Batches of the test split in which each masked word has the mask."""
+    """Yield batches of the test split in which each masked word is the mask."""
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
     tokens, units = read_split(folder, "test", tokenizer.vocab_size)
     marks = tokenizer.boundary, tokenizer.special_ids, tokenizer.words
@@ -40,13 +40,15 @@ def objective(folder):
     vocab_size = Tokenizer.load(folder / "tokenizer.json").vocab_size
     model = BERT(vocab_size, 16, **SIZES)
     objective = ReplacedTokenDetection(model, vocab_size, partial(BERT, d_model=8, d_embedding=16, **SIZES))
-    with torch.no_grad():  # a generator that has frequent words
+    with torch.no_grad():  # the generator prefers frequent words
         objective.generator_head.decoder.bias.copy_(torch.linspace(5, -5, vocab_size))
     return objective
 
 
 def test_the_accuracies_are_those_of_judges_who_try():
-    """A word from p, masked at the rate, a draw from q in its place, and the likelier answer by counting."""
+    """A word is drawn from p and masked at the rate; a word from q replaces it. Counting gives the more likely
+    answer.
+    """
     p, q, rate = np.array([0.6, 0.3, 0.1, 0.0]), np.array([0.2, 0.1, 0.3, 0.4]), 0.4
     generator, n = np.random.default_rng(1), 200_000
     word, drawn, masked = generator.choice(4, n, p=p), generator.choice(4, n, p=q), generator.random(n) < rate
@@ -60,7 +62,7 @@ def test_the_accuracies_are_those_of_judges_who_try():
     blind, told = accuracies(p, q, rate)
     assert blind == pytest.approx(best(np.ones(n, dtype=bool)), abs=0.005)
     assert told == pytest.approx(best(masked), abs=0.005)
-    assert 1 - rate + rate * told > blind  # to be told helps
+    assert 1 - rate + rate * told > blind  # knowing which places were masked helps
 
 
 def test_the_generators_distribution_is_what_it_draws_from(batches_of, objective):
@@ -80,14 +82,14 @@ def test_the_generators_distribution_is_what_it_draws_from(batches_of, objective
 
 
 class Certain:
-    """A language in which every word follows from the rest."""
+    """A language in which all other words determine each word."""
 
     def posterior(self, tokens, place):
         return {tokens[place]: 1.0}
 
 
 class Blank:
-    """A language that has two words, alike in all places."""
+    """A language with two words that are equally likely everywhere."""
 
     def posterior(self, tokens, place):
         return {tokens[place]: 0.5, "the" if tokens[place] != "the" else "a": 0.5}
@@ -110,7 +112,7 @@ def test_the_judge_who_is_told_errs_where_a_draw_is_half_likely(folder, objectiv
     metrics = bound(folder, Blank(), objective, tmp_path)
     table = pd.read_csv(tmp_path / "replaced.csv")
     assert (table["told"] < 1).all() and (table["told"] > 0.5).all()
-    for name, column in (("accuracy", "blind"), ("accuracy_told", "told")):  # 1 − s + s v, with one share s each
+    for name, column in (("accuracy", "blind"), ("accuracy_told", "told")):  # 1 − s + s v, each with its share s
         share = (1 - metrics[f"replaced/{name}"]) / (1 - table[column].mean())
         assert metrics[f"replaced/{name}_standard_error"] == pytest.approx(share * table[column].sem(), rel=1e-3)
     assert metrics["replaced/accuracy"] == pytest.approx(0.93, abs=0.08)
@@ -118,7 +120,9 @@ def test_the_judge_who_is_told_errs_where_a_draw_is_half_likely(folder, objectiv
 
 
 def test_the_shares_are_those_that_the_objective_measures(grammar, folder, batches_of, objective, tmp_path):
-    """Its own share of replaced tokens, over the same rows and others; and no judge is worse than the baseline."""
+    """Compared with the objective's share of replaced tokens over the same and other rows; no judge is worse than
+    the baseline.
+    """
     metrics = bound(folder, MaskedWords(grammar), objective, tmp_path)
     batches = batches_of(0, 16)
     measured = mean_metrics(objective, batches)

@@ -30,7 +30,7 @@ def tokenizer(folder) -> Tokenizer:
 
 
 class Parrot(LeftToRight):
-    """A recurrent model that recites one text from its start on; its state is where it stands."""
+    """A recurrent model that recites one text from its start; its state is its place in the text."""
 
     start = None
 

@@ -20,7 +20,9 @@ def weights_of(module: nn.Module) -> int:
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("d", [8, 128])
 def test_operations_are_a_multiplication_a_weight_and_position_and_those_of_attention(name, d):
-    """The LSTM's two matrices a gate, the convolution's k and the attention's four are used once a position."""
+    """The LSTM's two matrices per gate, the convolution's k matrices and the attention's four are used once per
+    position.
+    """
     layer, n = LAYERS[name], 50
     between = 2 * n * n * d if name.startswith("self") else 0  # n² products of queries and keys, n² weighted values
     assert layer.operations(n, d) == n * weights_of(layer.build(d)) + between
@@ -35,8 +37,8 @@ def test_what_is_kept_and_its_growth():
             self.weight = nn.Parameter(torch.ones(5))
 
         def forward(self, hidden):
-            product = hidden * self.weight  # keeps the input and the weight
-            return product * product  # keeps the product, twice
+            product = hidden * self.weight  # keeps the input and the weight for the gradient
+            return product * product  # keeps the product for the gradient, twice
 
     seconds, n_bytes = cost(Squares(), torch.ones(1, 3, 5), repeats=2)
     assert n_bytes == 15 * 4 and seconds > 0
@@ -54,7 +56,7 @@ def test_the_convolution_sees_what_came_before_and_no_more():
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_memory_grows_as_the_theory_says(name):
-    """Bytes are counted, not timed: n·d for each layer, and n² for a head's scores where they are kept."""
+    """Bytes are counted: n·d for each layer, and n² for the scores of a head if they are kept."""
     layer, lengths = LAYERS[name], [256, 512, 1024, 2048]
     with sdpa_kernel(SDPBackend.MATH) if layer.keeps_scores else nullcontext():
         kept = [cost(layer.build(32), torch.randn(1, n, 32), repeats=1)[1] for n in lengths]

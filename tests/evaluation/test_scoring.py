@@ -1,4 +1,4 @@
-"""The scorer against loops that take one text, and one token, at a time."""
+"""Test the scorer against loops that read one text, and one token, at a time."""
 
 import numpy as np
 import pytest
@@ -52,7 +52,7 @@ CAUSAL = {
 
 
 def wide(objective):
-    """Far from the start, so that all of the context tells; without dropout."""
+    """Draw weights far from initial ones, so that all of the context matters; without dropout."""
     for parameter in objective.parameters():
         torch.nn.init.normal_(parameter, std=0.6)
     return objective.eval()
@@ -82,7 +82,7 @@ def conditioned(kind: str) -> PretrainedObjective:
 
 
 def by_token(distribution, context, continuation) -> float:
-    """The sum of the log-probabilities of the tokens, each read from the distribution after all before it."""
+    """Return the sum of the log-probabilities of the tokens, each from the distribution after all tokens before it."""
     text = list(context)
     total = 0.0
     for token in continuation:
@@ -103,7 +103,7 @@ def tokens(request, monkeypatch):
 
 
 def by_stream(system, found):
-    """Compare with the scores of each whole text by the system itself."""
+    """Compare with the scores of each whole text, computed by the system."""
     for log_prob, context, continuation in zip(found, CONTEXTS, CONTINUATIONS, strict=True):
         each = system.log_prob(np.array([*context, *continuation], dtype=np.int64))
         assert log_prob == pytest.approx(sum(each[len(context) :]), rel=1e-5)
@@ -119,7 +119,7 @@ def test_of_trained_models(kind, tokens):
 
 @torch.inference_mode()
 def test_of_a_window(tokens):
-    """Whole where the window is long enough, by the system's own sliding window where not."""
+    """A text that fits into the window is scored whole; otherwise by the system's sliding window."""
     system = trained("gpt")
     by_stream(system, Scorer(system, TOKENIZER).log_prob(CONTEXTS, CONTINUATIONS))
     assert max(len(a) + len(b) for a, b in zip(CONTEXTS, CONTINUATIONS, strict=True)) > WINDOW
@@ -154,7 +154,7 @@ def test_of_elmo_forward(tokens):
 @pytest.mark.parametrize("kind", ["t5", "prefix"])
 @torch.inference_mode()
 def test_of_models_that_read_the_context_first(kind, sentinels, tokens):
-    """The context, the sentinel and the end mark are read; then comes the start mark, and the sentinel once more."""
+    """The model reads the context, the sentinel and the end mark; then the start mark, and the sentinel again."""
     system = conditioned(kind)
     objective, sentinel = system.objective, [SENTINEL] * sentinels
 
@@ -175,7 +175,7 @@ def test_of_models_that_read_the_context_first(kind, sentinels, tokens):
 
 
 def test_a_bigram_model_by_hand():
-    """p(a|<s>) = 1/2, p(b|a) = 1/4; b does not list <eos>, which backs off to 3/4 of its 1/8."""
+    """p(a|<s>) = 1/2, p(b|a) = 1/4; after b, <eos> is not listed, so its probability is 3/4 (back-off) times 1/8."""
     tokenizer = word.train(["a b"])  # <unk> 0, <eos> 1, a 2, b 3; <s> is 4
     model = BackoffModel(4, 2, boundary=1)
     unigrams = np.log([1 / 8, 1 / 8, 1 / 2, 1 / 4, 1]).astype(np.float32)
@@ -208,7 +208,9 @@ SYSTEMS = {
 
 @pytest.mark.parametrize("kind", SYSTEMS)
 def test_texts_that_begin_alike_have_the_numbers_that_they_have_alone(kind, tokens):
-    """Some begin as another does, one is the beginning of others, one is empty, and some are longer than the window."""
+    """Some texts begin like others, one is the beginning of others, one is empty, and some are longer than the
+    window.
+    """
     texts = [[1, 2, 3, 4], [1, 2, 3, 5, 6], [1, 2], [], [1, 2, 3, 4], [2, 2], [1, 2, 3, 5, 6, 7, 1, 3, 5, 2], [3]]
     texts.append([*texts[6][:9], 4])
     if kind in ("t5", "prefix"):
@@ -224,7 +226,7 @@ def check_greedy(scorer):
         first = scorer.log_prob([context] * V, [[token] for token in range(V)])
         both = scorer.log_prob([context] * V**2, [[*pair] for pair in np.ndindex(V, V)]).reshape(V, V)
         assert found == [first.argmax(), both[found[0]].argmax()]
-        assert np.exp(both).sum() == pytest.approx(1, abs=1e-5)  # the chain rule, over all pairs
+        assert np.exp(both).sum() == pytest.approx(1, abs=1e-5)  # the chain rule: probabilities of all pairs sum to 1
 
 
 @pytest.mark.parametrize("system", ["lstm", "gpt", "kn", "mixture"])
@@ -240,7 +242,7 @@ def test_greedy_outputs(kind, sentinels):
 
 
 def test_borders_and_conventions_of_texts():
-    # Byte-level pairs merge over the border: ab|c is the tokens a and bc.
+    # Byte-level pairs are merged across the border: ab|c has the tokens a and bc.
     vocabulary = {name: i for i, name in enumerate(["<|endoftext|>", "a", "b", "c", "bc", "Ġ"])}
     inner = HuggingFaceTokenizer(models.BPE(vocabulary, [("b", "c")]))
     inner.pre_tokenizer, inner.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
@@ -251,7 +253,7 @@ def test_borders_and_conventions_of_texts():
     scorer = Scorer(counted("kn"), TOKENIZER, convention=lambda text: text.lower().replace(".", ""))
     assert scorer.encode(["A."], [" B."]) == (scorer.encode_lines(["a"], end=False), scorer.encode_lines(["b"], False))
     assert scorer.encode_lines(["A B."], end=True)[0][-1] == EOS
-    # Whatever batches they would come in.
+    # For all sizes of batches.
     texts = [[2, 3], [2, 4, 5], [2, 3], [2, 4, 5], [6], [2, 3]]
     found = Scorer(trained("lstm"), TOKENIZER).log_prob_of_texts(texts)
     assert len(set(found)) == 3 and found[0] == found[2] == found[5] and found[1] == found[3]

@@ -1,4 +1,4 @@
-"""What translators look at of their source, beside torch's attention and transformers'."""
+"""Test the attention of translators to their source, against torch's attention and that of transformers."""
 
 import numpy as np
 import pytest
@@ -53,7 +53,7 @@ def test_a_t5s_is_that_of_transformers(kind):
     pytest.importorskip("transformers")
     model = t5_cases.build(kind)
     theirs = t5_cases.transformers_t5(model, kind, torch.randn(t5_cases.V, t5_cases.D))
-    theirs.set_attn_implementation("eager")  # the one that shows its weights
+    theirs.set_attn_implementation("eager")  # only this implementation returns its weights
     real = (torch.arange(SOURCES.shape[1]) < LENGTHS[:, None]).long()
     with torch.no_grad():
         found = cross_attention(model, SOURCES, LENGTHS, TARGETS)

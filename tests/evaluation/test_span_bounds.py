@@ -23,7 +23,7 @@ def folder(tokens_of):
 
 
 def test_the_loss_of_a_prefix_is_that_of_the_objectives_own_rows(grammar, told, folder, tmp_path):
-    """The suffixes of many epochs' rows, and for each an end mark that costs nothing."""
+    """Compared with the suffixes of rows of many epochs; the end mark of each costs nothing."""
     language = GappedText(grammar, Discourse, particles=2, tries=2)
     metrics = SpansBound(str(folder), language, LENGTH, 0.15, 3.0, rows=3)(None, tmp_path)
     nats = -np.concatenate([grammar.score(document) for document in told])
@@ -39,7 +39,7 @@ def test_the_loss_of_a_prefix_is_that_of_the_objectives_own_rows(grammar, told, 
 
 
 class Fixed:
-    """A language whose tokens have a nat and two by turns, and whose sums are known."""
+    """A language whose tokens have one nat and two nats alternately, so that sums are known."""
 
     grammar = SimpleNamespace(score_tokens=lambda tokens: -1.0 - np.arange(len(tokens)) % 2)
 
@@ -64,9 +64,9 @@ def test_the_spans_are_those_of_the_objectives_own_rows(folder, tmp_path, told):
     marks = {name: 100 + i for i, name in enumerate(MARKS)}
     batches = Corrupted(np.arange(500) % 90, marks, 99, 110, 0, RandomSpans(), 4, LENGTH)
     assert set(batches.batch(0).target_lengths.tolist()) == {targets}
-    sizes = np.log(6)  # of the ways to share 7 words out over 2 gaps
+    sizes = np.log(6)  # log of the number of ways to divide 7 words between 2 gaps
     assert metrics["spans/loss_above"] == pytest.approx((6 + sizes) / targets)
-    assert metrics["spans/loss"] == pytest.approx((5 + sizes) / targets, abs=0.001)  # but for the share of the truth
+    assert metrics["spans/loss"] == pytest.approx((5 + sizes) / targets, abs=0.001)  # without the true sizes' share
     assert metrics["prefix/loss"] == pytest.approx(22 / 23 * 1.5, rel=0.01)
     assert len(language.asked) == 10
     documents = [" ".join(document) for document in told]
@@ -75,7 +75,7 @@ def test_the_spans_are_those_of_the_objectives_own_rows(folder, tmp_path, told):
         assert len(seen) == n_spans + 1 and seen[-1] == [] and all(seen[:-1])
         text = [word for pair in zip(seen, [*truth, []], strict=True) for part in pair for word in part]
         first = " ".join(text).split(" \n \n ")[0].replace(" \n ", " ").replace(" \n", "")
-        assert any(document.startswith(first) for document in documents)  # from its beginning
+        assert any(document.startswith(first) for document in documents)  # from the beginning of the document
     metrics = SpansBound(str(folder), Fixed((-np.inf, 6.0)), LENGTH, 0.15, 3.0, rows=5)(None, tmp_path)
     assert metrics["spans/loss"] == pytest.approx(np.log(0.01) / 11)
 

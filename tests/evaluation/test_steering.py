@@ -1,4 +1,4 @@
-"""The benchmark of steering, on a model and a language that are written down."""
+"""Test the benchmark of steering with a given model and a given language."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from retable.evaluation.steering import Sentence, Steering
 from retable.tokenizers import word
 
 WORDS = ["good", "bad", "so"]
-# What comes after a word, whatever stood before it: good, bad, so, the end.
+# Probabilities after any word: good, bad, so, the end.
 AFTER = {
     None: [0.3, 0.3, 0.4, 0.0],
     "good": [0.1, 0.1, 0.2, 0.6],
@@ -22,12 +22,12 @@ AFTER = {
 
 
 def judge(sentence: str) -> str:
-    """Its last word."""
+    """Return the last word of a sentence as its label."""
     return "good" if sentence.split()[-1:] == ["good"] else "other"
 
 
 class Chain:
-    """The language model: a chain of words."""
+    """The language model: a Markov chain of words."""
 
     protocol = "a chain"
 
@@ -46,7 +46,7 @@ class Chain:
 
 
 class Language:
-    """The truth: the same chain, which has no sentence of two words that are alike in a row."""
+    """The true distribution: the same chain, without sentences in which a word follows itself."""
 
     def score_tokens(self, tokens):
         steps = zip([None, *tokens], tokens, strict=False)
@@ -62,13 +62,13 @@ class Language:
 
 
 class Knowing:
-    """The discriminator that is right: what a sentence will end with, as the chain has it."""
+    """A discriminator that is right: it predicts the last word of the sentence, from the chain."""
 
     device, labels, boundary = torch.device("cpu"), ["good", "other"], 0
 
     def __init__(self, words: list[str], folder: Path):
         self.words, self.files, self.digest = words, [folder / "weights"], ""
-        # p(the last word is good | the word now), of the chain as linear equations
+        # p(the last word is good | the present word), as linear equations of the chain
         inner = np.array([AFTER[name][:3] for name in WORDS])
         self.ends = np.linalg.solve(np.eye(3) - inner, [AFTER["good"][3], 0, 0])
 
@@ -135,7 +135,7 @@ def test_one_sentence_by_hand(tokenizer, tmp_path):
     benchmark = Steering(str(tmp_path), Language(), judge, Knowing(tokenizer.words, tmp_path), "good", ["so"])
     sentences = [
         Sentence(["so"], ["good", "\n"], np.log(0.4 * 0.6)),
-        Sentence(["so"], ["so", "bad", "\n"], np.log(0.2 * 0.3 * 0.6)),  # which the language has not
+        Sentence(["so"], ["so", "bad", "\n"], np.log(0.2 * 0.3 * 0.6)),  # the language does not contain it
         Sentence(["so"], ["good", "so", "good"], np.log(0.4 * 0.2 * 0.4)),  # cut before its end
     ]
     scores = benchmark.scores(sentences)

@@ -21,7 +21,7 @@ class Sentences:
 
 
 def benchmark(tmp_path, *judged):
-    """On tokens of which a fifth is `a`, two fifths `b`, and two fifths ends."""
+    """Run the benchmark on tokens of which a fifth is `a`, two fifths are `b`, and two fifths are ends."""
     word.train(["a a b"]).save(tmp_path / "tokenizer.json")
     np.array([2, 3, 1, 3, 1], "<u2").tofile(tmp_path / "train.bin")
     return UnlabelledAcceptability(str(tmp_path), Sentences(*judged))
@@ -45,7 +45,7 @@ def test_measures_by_hand(tmp_path):
 def labelled(seed, n=60):
     rng = np.random.default_rng(seed)
     labels = rng.integers(2, size=n)
-    return pd.DataFrame({"unit": range(n), "label": labels, "slor": rng.integers(8, size=n) + labels})  # with ties
+    return pd.DataFrame({"unit": range(n), "label": labels, "slor": rng.integers(8, size=n) + labels})  # ties occur
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -56,7 +56,7 @@ def test_the_area_is_that_of_scikit_learn(seed):
 
 
 def test_the_interval_has_the_variance_of_delong_and_the_mean_of_seeds():
-    # DeLong, DeLong and Clarke-Pearson 1988: of the placements of both labels' units. Over resampled units.
+    # DeLong, DeLong and Clarke-Pearson 1988, over placements of the units of both labels; and over resampled units.
     units = labelled(5, 400)
     sums, statistic, *_ = UnlabelledAcceptability.sums(units, "slor")
     rng = np.random.default_rng(1)
@@ -65,8 +65,8 @@ def test_the_interval_has_the_variance_of_delong_and_the_mean_of_seeds():
     pairs = (good[:, None] > bad) + 0.5 * (good[:, None] == bad)
     variance = pairs.mean(1).var(ddof=1) / len(good) + pairs.mean(0).var(ddof=1) / len(bad)
     assert np.var(drawn) == pytest.approx(variance, rel=0.1)
-    # Each seed's area moves about its own value, whichever seed comes first.
-    tables = [units, units.assign(slor=units["slor"] - 2 * units["label"])]  # the second is wrong as often as not
+    # The areas of each seed vary about the seed's own value, in any order of seeds.
+    tables = [units, units.assign(slor=units["slor"] - 2 * units["label"])]  # the second is right by chance
     runs = [UnlabelledAcceptability.sums(table, "slor") for table in tables]
     mean = np.mean([run.value() for run in runs])
     assert abs(mean - runs[0].value()) > 0.05

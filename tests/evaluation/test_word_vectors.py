@@ -11,7 +11,7 @@ from retable.evaluation.word_vectors import WordVectors, unit
 
 
 def letters(word):
-    """A vector for any word with an a or a b in it."""
+    """Return a vector for any word that contains an a or a b."""
     return np.array([word.count("a"), word.count("b")], dtype=np.float32)
 
 
@@ -19,13 +19,13 @@ def test_lookup_composes_unseen_words_in_views_too():
     system = WordVectors(["x", "y"], np.array([[1, 2], [0, 0]]))
     vectors, known = system.lookup(["y", "ab", "x"])
     assert vectors.tolist() == [[0, 0], [0, 0], [1, 2]]
-    assert known.tolist() == [True, False, True]  # y is known, whatever its vector
+    assert known.tolist() == [True, False, True]  # y is known, although its vector is 0
     assert system.protocol == "one vector a word"
     assert [each.shape for each in system.lookup([])] == [(0, 2), (0,)]
     system = WordVectors(["x", "ab"], np.array([[1, 2], [3, 4]]), compose=letters)
     vectors, known = system.lookup(["ab", "abb", "zzz"])
     assert vectors.tolist() == [[3, 4], [1, 2], [0, 0]]
-    assert known.tolist() == [True, True, False]  # nothing was made of zzz
+    assert known.tolist() == [True, True, False]  # zzz has no n-gram with a vector
     assert system.protocol == "unseen words from n-grams"
     system = WordVectors(["B", "a", "b", "A"], np.arange(8).reshape(4, 2), compose=letters)
     lower = system.lowercased()
@@ -76,7 +76,7 @@ def test_the_benchmark_writes_a_row_a_neighbour(tmp_path):
 
 def test_correlations_equal_scipys_without_unknown_words():
     rng = np.random.default_rng(1)
-    pairs = [(*rng.choice(WORDS, 2), float(rng.integers(5))) for _ in range(60)]  # scores of five kinds, pairs repeat
+    pairs = [(*rng.choice(WORDS, 2), float(rng.integers(5))) for _ in range(60)]  # five scores, and some pairs twice
     cosines = []
     for a, b, _ in pairs:
         u, v = VECTORS[WORDS.index(a)], VECTORS[WORDS.index(b)]
@@ -123,7 +123,7 @@ def test_thirteen_sets_equal_gensim(data_dir):
         _, theirs, unknown = peer.evaluate_word_pairs(str(path))
         n_pairs, covered = (ours[f"similarity/{path.stem}/{metric}"] for metric in ("pairs", "covered"))
         assert 100 * (1 - covered / n_pairs) == pytest.approx(unknown)
-        # gensim's cosines are rounded otherwise, and so are ties of a word with itself
+        # gensim rounds cosines differently, and so ties of a word with itself
         assert ours[f"similarity/{path.stem}/spearman"] == pytest.approx(theirs[0], abs=1e-3)
 
 
@@ -135,7 +135,7 @@ def test_the_plane_is_of_the_covariances_eigenvectors_with_settled_signs():
     assert np.abs(points) == pytest.approx(np.abs(centred @ axes[:, [-1, -2]]))
     assert variance == pytest.approx(values[-2:].sum() / values.sum())
     vectors = np.random.default_rng(2).standard_normal((8, 5))
-    vectors[::2, 0] += 10  # the first sides
+    vectors[::2, 0] += 10  # the first words of pairs
     points, _ = plane(vectors)
     mirrored, _ = plane(-vectors)
     assert points[::2, 0].min() > points[1::2, 0].max()

@@ -1,4 +1,4 @@
-"""Small systems of each family, far from the weights that they begin with, and what transformers makes of an export."""
+"""Small systems of each family with weights far from initial ones, and transformers' models of their exports."""
 
 from functools import partial
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Both ways between our systems and transformers': hidden states of all layers, logits, losses and token ids."""
+"""Test both directions between our systems and transformers': hidden states, logits, losses and token ids."""
 
 import json
 from functools import partial
@@ -52,7 +52,7 @@ def ids(vocab_size: int) -> torch.Tensor:
 
 
 def loaded(folder, kind: str | None = None):
-    """The model of the class that config.json names, all of whose weights were there."""
+    """Return the model of the class that config.json names, after a check that the file has all its weights."""
     kind = kind or transformers.AutoConfig.from_pretrained(folder).architectures[0]
     model, info = getattr(transformers, kind).from_pretrained(folder, output_loading_info=True)
     assert not any(info.values()), info
@@ -60,7 +60,7 @@ def loaded(folder, kind: str | None = None):
 
 
 def ours_of(checkpoint: Checkpoint):
-    """Our objective on our model, with the weights of a checkpoint."""
+    """Return our objective and model with the weights of a checkpoint."""
     said = dict(checkpoint.model)
     model = get_class(said.pop("_target_"))(**said)
     said = dict(checkpoint.objective)
@@ -78,7 +78,7 @@ def ours_of(checkpoint: Checkpoint):
 
 @torch.no_grad()
 def same(ours, theirs) -> None:
-    """All hidden states, logits and losses."""
+    """Check that all hidden states, logits and losses are equal."""
     kind, V = type(ours).__name__, ours.model.embedding.num_embeddings
     read, mask = ids(V), REAL.long()
     if kind == "CausalLM":
@@ -111,7 +111,7 @@ def same(ours, theirs) -> None:
     else:
         segments = (torch.arange(9) > 2).long().expand(3, 9) * REAL
         told = {"token_type_ids": segments}
-        if type(theirs).__name__ == "EsmForMaskedLM":  # which reads texts alone
+        if type(theirs).__name__ == "EsmForMaskedLM":  # this model reads only single texts
             segments, told = torch.zeros_like(segments), {}
         states = ours.model.layers(read, LENGTHS, segments)
         its = theirs(read, attention_mask=mask, **told, output_hidden_states=True)
@@ -137,7 +137,7 @@ def close(ours: torch.Tensor, theirs: torch.Tensor) -> None:
     assert (ours - theirs).abs().max() < 1e-5
 
 
-# Weights that no class of transformers has a place for, and no logit depends on.
+# Weights for which no class of transformers has a place; the logits do not depend on them.
 POOLER = {"model.pooler.weight", "model.pooler.bias"}
 LEFT = {name: POOLER if name == "bert, rotary" else set() for name in SYSTEMS}
 
@@ -148,7 +148,7 @@ def test_ours_exported_and_read_again_is_the_same_to_the_bit(name, tmp_path):
     checkpoint = Checkpoint(str(exported(ours, tokenizer, tmp_path)))
     same(ours, loaded(tmp_path))
     weights, again = dict(ours.named_parameters()), checkpoint.weights
-    if name == "bert, rotary":  # whose segment of a text alone has become a part of the embeddings
+    if name == "bert, rotary":  # the embeddings contain the segment of a single text
         again = {key: weight for key, weight in again.items() if key in weights and "embedding" not in key}
         assert not checkpoint.weights["model.segments.weight"].any()
         same(ours_of(checkpoint), loaded(tmp_path))
@@ -220,7 +220,7 @@ def test_the_tokenizer_of_an_export(name, tmp_path):
     ends = ("[CLS]", "[SEP]") if name.startswith(("bert", "electra")) else ("", "</s>" * name.startswith("t5"))
     first, last = ([tokenizer.words.index(mark)] if mark else [] for mark in ends)
     assert theirs(TEXTS[0]).input_ids == [*first, *tokenizer.encode(TEXTS[0]), *last]
-    # What it gives a model is what the model takes: GPT-2 would add an embedding of segments.
+    # The inputs match the model: given segments, GPT-2 would add embeddings of them.
     model = transformers.AutoModel.from_pretrained(tmp_path).eval()
     if not name.startswith("t5"):
         read = theirs(TEXTS[0], return_tensors="pt")
@@ -251,7 +251,7 @@ def test_words_with_marks_read_as_they_did(tmp_path):
     assert transformers.AutoConfig.from_pretrained(tmp_path).pad_token_id == pad == theirs.pad_token_id
 
 
-# Of tasks' heads: our objective on a model, and what transformers calls it.
+# Heads of tasks: our objective on a model, and the name in transformers.
 HEADS = {
     "BertForSequenceClassification": lambda model, low=0.0: Classification(model, 3, 0.1),
     "EsmForSequenceClassification": lambda model, low=0.0: Classification(model, 3, 0.1),
@@ -270,7 +270,9 @@ HEADS = {
 
 @torch.no_grad()
 def head_the_same(ours, theirs) -> None:
-    """A head's logits, of an answer's up to a constant, which no softmax sees, and its loss."""
+    """Check that a head has the same loss and logits; logits of answers may differ by a constant, which softmax
+    ignores.
+    """
     read, mask = ids(ours.model.embedding.num_embeddings), REAL.long()
     labels = torch.tensor([1, 0, 2])
     match ours:
@@ -294,7 +296,7 @@ def head_the_same(ours, theirs) -> None:
             its = theirs(read, attention_mask=mask, labels=tags.masked_fill(~REAL, -100))
             close(ours._logits(batch)[1], its.logits[REAL])
             close(ours.loss(batch, None, 0)[0], its.loss)
-        case AnswerSpan():  # every token is a word of the context: transformers' softmax is over all of them
+        case AnswerSpan():  # all tokens are words of the context, because transformers' softmax is over all tokens
             segments = (torch.arange(9) > 2).long().expand(3, 9)
             whole = torch.full((3,), 9)
             places, first, last = torch.arange(9).expand(3, 9), torch.tensor([1, 0, 2]), torch.tensor([3, 0, 8])
@@ -302,7 +304,7 @@ def head_the_same(ours, theirs) -> None:
             its = theirs(read, token_type_ids=segments, start_positions=first, end_positions=last)
             for mine, logits in zip(ours(batch), (its.start_logits, its.end_logits), strict=True):
                 close(torch.log_softmax(mine, 1), torch.log_softmax(logits, 1))
-            close(ours.loss(batch, None, 0)[0] / 2, its.loss)  # theirs is the mean of the two
+            close(ours.loss(batch, None, 0)[0] / 2, its.loss)  # the loss of transformers is the mean of both
 
 
 @pytest.mark.parametrize("name", HEADS)
@@ -339,7 +341,7 @@ def test_tasks_heads_read(name, tmp_path):
 
 @torch.no_grad()
 def written_by(theirs, read, n: int) -> list[list[int]]:
-    """Write n tokens greedily."""
+    """Return n tokens that the model writes greedily."""
     settings = {"do_sample": False, "num_beams": 1, "max_new_tokens": n, "eos_token_id": None}
     return theirs.generate(read, attention_mask=REAL.long(), **settings)[:, 1:].tolist()
 
@@ -347,7 +349,7 @@ def written_by(theirs, read, n: int) -> list[list[int]]:
 @torch.no_grad()
 @pytest.mark.parametrize("kind", [LabelsAsText, AnswerAsText, partial(SummaryAsText, longest=LONGEST)])
 def test_a_t5_that_writes_labels_answers_or_summaries(kind, tmp_path):
-    """The loss of texts of one length, and what it writes."""
+    """Compared are the loss of texts of the same length, and what the model writes."""
     tokenizer = unigrams()
     torch.manual_seed(5)
     model, V = t5(tokenizer.vocab_size).model, tokenizer.vocab_size
@@ -361,7 +363,7 @@ def test_a_t5_that_writes_labels_answers_or_summaries(kind, tmp_path):
         batch = PairBatch(read, LENGTHS, answers.roll(1, 1), torch.full((3,), 4), answers)
         if kind is LabelsAsText:
             batch = ExampleBatch(read, LENGTHS, torch.full((3,), label))
-        loss = ours.loss(batch, None, 0)[0] / (len(text) if kind is LabelsAsText else 1)  # theirs is a mean over tokens
+        loss = ours.loss(batch, None, 0)[0] / (len(text) if kind is LabelsAsText else 1)  # transformers: over tokens
         close(loss, theirs(read, attention_mask=REAL.long(), labels=answers).loss)
         if kind is LabelsAsText:
             assert written_by(theirs, read, ours.answers.shape[1]) == ours.write(batch).tolist()
@@ -529,7 +531,7 @@ def test_the_card_is_one_that_the_hub_reads(tmp_path):
 
 
 def test_the_published_recipes_are_models_that_can_go_either_way():
-    """The sizes of bert-base, t5-base and gpt2 by transformers' own defaults, as the recipes have them."""
+    """The sizes of bert-base, t5-base and gpt2 in transformers' defaults are those of the recipes."""
     for name, config in {
         "gpt2_124m": transformers.GPT2Config(),
         "bert_base": transformers.BertConfig(),
@@ -548,7 +550,7 @@ def test_the_published_recipes_are_models_that_can_go_either_way():
             )
         said, theirs = family.configuration(settings_of(model)), config.to_dict()
         differ = {key for key, value in said.items() if value != theirs.get(key, value) and "drop" not in key}
-        assert differ <= {"n_inner"}, name  # null there: four times the width
+        assert differ <= {"n_inner"}, name  # null in transformers: four times the width
 
 
 @pytest.mark.parametrize(("recipe", "architecture"), [
@@ -561,7 +563,7 @@ def test_the_published_recipes_are_models_that_can_go_either_way():
     ("t5", "T5ForConditionalGeneration"),
 ])  # fmt: skip
 def test_the_recipes_that_can_go(recipe, architecture):
-    """As docs/howto/huggingface.md names them."""
+    """These are the recipes that docs/howto/huggingface.md names."""
     cfg, tokenizer = composed("pretrain", recipe), pieces()
     with torch.device("meta"):
         objective = build_objective(cfg, tokenizer, build_model(cfg, tokenizer))

@@ -1,4 +1,4 @@
-"""Models of the default study in transformers: rotary GPTs and BERTs, and classifiers on their pooled states."""
+"""Test models of the default study in transformers: rotary GPTs and BERTs, and classifiers on their pooled states."""
 
 import re
 from pathlib import Path
@@ -36,7 +36,7 @@ TEXTS = [LINES[0], "a bird", "no unheard bird", *LINES[1:]]
 
 
 def study_cells():
-    """Each cell of the default study that has weights, without those that differ in the seed only."""
+    """Return each cell of the default study that has weights, with one seed per system."""
     study = read_study(conf(), CHECKOUT / "studies/history/study.yaml")
     cells = {re.sub(r"-\d+$", "", place): cell for place, cell in study.cells.items()}
     return {place: cell for place, cell in cells.items() if cell.stage in ("pretrain", "from_scratch", "finetune")}
@@ -46,7 +46,7 @@ CELLS = study_cells()
 
 
 def built(place: str, tokenizer: Tokenizer, small: bool):
-    """The objective of a cell, and its task; where `small`, of a width that a test can afford."""
+    """Return the objective of a cell and its task; with `small`, the model is narrow."""
     with composing():
         config = configuration(CELLS[place])
     config["model"] |= {"d_model": 16, "n_heads": 2, "max_length": 24} if small else {}
@@ -58,7 +58,7 @@ def built(place: str, tokenizer: Tokenizer, small: bool):
 
 
 def architectures(place: str) -> list[str]:
-    """The class of transformers for a cell of the study, and where its code goes with it the backbone's."""
+    """Return transformers' class for a cell of the study, and the backbone's class if code is exported with it."""
     tokenizer = word.train(LINES, marks=MARKS)
     with composing():
         config = configuration(CELLS[place])
@@ -75,7 +75,7 @@ def architectures(place: str) -> list[str]:
 
 
 def listed() -> dict[str, list[str]]:
-    """The page's table: the classes of each cell of the study."""
+    """Return the page's table: the classes for each cell of the study."""
     page = (CHECKOUT / "docs/howto/huggingface.md").read_text(encoding="utf-8")
     table = page.partition("| cell, without its seed |")[2].partition("\n\n")[0]
     rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| `")]
@@ -94,7 +94,7 @@ EXPORTING = [place for place, kinds in listed().items() if kinds]
 
 
 def made(place: str, tmp_path):
-    """A small system of a cell, far from its first weights, its task, its tokenizer and its export's folder."""
+    """Return a small system of a cell with weights far from initial ones, its task, tokenizer and exported folder."""
     marked = CELLS[place].settings.get("tokenizer") == "word_marked"
     tokenizer = word.train(LINES, marks=MARKS if marked else [])
     torch.manual_seed(0)

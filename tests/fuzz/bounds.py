@@ -1,4 +1,4 @@
-"""What a drawn case may take, memory and time, and how it may end: without a word, or refused in one line."""
+"""Limit the memory and time of a random case, and check its end: success, or a one-line error."""
 
 import contextlib
 import os
@@ -13,13 +13,13 @@ import pytest
 from pipelines.config.errors import one_line_errors
 
 BLOCK = 50
-MEMORY = 3 << 30  # bytes beyond what the process has
+MEMORY = 3 << 30  # bytes in addition to those that the process already has
 SECONDS = 10
 
 
 @contextlib.contextmanager
 def bounded_memory() -> Iterator[None]:
-    """What is allowed may still be more than a machine for tests should hold."""
+    """Return whether a setting needs more memory than a machine for tests should use."""
     limits = resource.getrlimit(resource.RLIMIT_AS)
     held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (held + MEMORY, limits[1]))
@@ -31,7 +31,7 @@ def bounded_memory() -> Iterator[None]:
 
 @contextlib.contextmanager
 def bounded_time() -> Iterator[None]:
-    """Of the processor, so that a busy machine ends nothing."""
+    """Limit the CPU time, so that a busy machine ends no case."""
 
     def end(*_: Any) -> None:
         raise TimeoutError(f"not done within {SECONDS} s")
@@ -46,14 +46,16 @@ def bounded_time() -> Iterator[None]:
 
 
 def blocks(count: int) -> list[Any]:
-    """Split the numbers of cases into blocks: one for each change, all for the night and where FUZZ_COUNT is set."""
+    """Split the numbers of cases into blocks: one block for `make test`, all blocks at night or if FUZZ_COUNT is
+    set.
+    """
     long = () if "FUZZ_COUNT" in os.environ else pytest.mark.long
     numbers = [range(start, min(start + BLOCK, count)) for start in range(0, count, BLOCK)]
     return [pytest.param(each, marks=long if each.start else (), id=str(each.start)) for each in numbers]
 
 
 def refusal(use: Callable[[], object], capsys: pytest.CaptureFixture[str], longest: int = 1000) -> str:
-    """Return the line that a case is refused with; nothing where it is taken."""
+    """Return the one-line error of a case, or nothing if it is accepted."""
     capsys.readouterr()
     try:
         with one_line_errors(), bounded_memory(), bounded_time():
@@ -67,7 +69,7 @@ def refusal(use: Callable[[], object], capsys: pytest.CaptureFixture[str], longe
 
 
 def check(numbers: range, case: Callable[[int], tuple[str, Callable[[], str]]]) -> int:
-    """Try cases, each a description and what returns its refusal. Return how many are refused."""
+    """Run cases, each a description and a function that returns its error. Return how many fail with an error."""
     failed, refused = [], 0
     for number in numbers:
         said, outcome = case(number)

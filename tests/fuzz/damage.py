@@ -32,11 +32,11 @@ FRAGMENTS = [
     *(b"%s", b"{x}", b"{0}", b"$", b"$$", b"`", b"<script>", b"x" * 300, b"x" * 140_000, b"a b " * 3000),
 ]  # fmt: skip
 LARGE = b"x" * 1_000_000  # one word of a megabyte
-RARELY = 300  # one case of so many has that
+RARELY = 300  # one of so many cases contains it
 
 
 def damaged(whole: bytes, dice: Random, others: list[bytes]) -> bytes:
-    """`whole`, damaged in one to three ways; `others` are files that could stand in its place."""
+    """Return `whole`, damaged in one to three ways; `others` are files that may replace it."""
     for _ in range(dice.choice([1, 1, 1, 2, 3])):
         whole = _once(whole, dice, others)
     return whole

@@ -1,4 +1,4 @@
-"""The kinds of files that users bring: a small example of each that is well-formed, and what stages do with it."""
+"""The kinds of files that users provide: for each, a small valid example, and what stages do with it."""
 
 import io
 import json
@@ -56,7 +56,7 @@ MARKS = ["[PAD]", "[CLS]", "[SEP]", "[MASK]"]
 
 
 class Kind(NamedTuple):
-    """files: by their names. use: reads them in the working folder, for what stages ask of them."""
+    """files: content by name. use: reads the files in the working folder, as stages do."""
 
     files: Mapping[str, bytes]
     use: Callable[[Random], None]
@@ -76,7 +76,7 @@ def counted() -> KneserNey:
 
 @cache
 def tokens() -> str:
-    """A folder with the counted model's tokenizer."""
+    """Return a folder with the tokenizer of the counted model."""
     folder = mkdtemp(prefix="fuzz")
     words().save(Path(folder, "tokenizer.json"))
     return folder
@@ -102,7 +102,7 @@ def in_splits(content: bytes, end: str, *splits: str) -> dict[str, bytes]:
 
 
 def tokenized(dice: Random, documents: bool = False) -> None:
-    """What the stage encode makes of what the stage prepare has left in `out`."""
+    """Tokenize what stage prepare has written into `out`."""
     pieces = partial(byte_bpe.train, vocab_size=270), partial(wordpiece.train, vocab_size=10_000, lowercase=True)
     train: Callable[[Any], Tokenizer] = dice.choice([word.train, partial(word.train, english=True), *pieces])
     train([*read_lines(Path("out/train.txt"))]).save(Path("out/tokenizer.json"))
@@ -211,7 +211,7 @@ OF_CHOICES = {name: OF_CLASSES[name] for name in ("dropout", "auxiliary", "d_hid
 def learnt(
     task_part: Mapping[str, Any], model_part: Mapping[str, Any], head: Mapping[str, Any], tokenizer: Any
 ) -> None:
-    """What the stage train does with a task: all of it but for the training, of which one loss is enough."""
+    """Do what stage train does with a task; instead of training, compute one loss."""
     task: Task[Any, Any] = settings.build(task_part, "task", Task)
     task.require(settings.resolve(model_part["_target_"]), model_part.get("d_predicate", 0))  # type: ignore[arg-type]
     examples = {split: task.examples(split) for split in task.splits}
@@ -225,7 +225,7 @@ def learnt(
     model = build_model({"model": model_part}, text)
     objective = task.objective(model, text, **head)
     encoded = {split: task.encode(model, text, rows) for split, rows in examples.items()}
-    size = 4096 if task.kind == "translation" else 4  # tokens, or examples
+    size = 4096 if task.kind == "translation" else 4  # number of tokens, or of examples
     loss, *_ = objective.loss(task.batches(encoded["train"], size, seed=1).batch(0), None, 0)
     assert torch.isfinite(loss).all()
     objective.eval()
@@ -291,7 +291,7 @@ CLUSTERS = [
 
 
 def asked(line: str, name: str) -> dict[str, Any]:
-    """The entry of a paragraph in SQuAD's form, with two questions."""
+    """Return the entry of a paragraph in SQuAD's format, with two questions."""
     answers = enumerate(line.split()[:2])
     asks = [
         {"id": f"{name}-{q}", "question": "what sees ?", "answers": [{"text": a, "answer_start": line.index(a)}]}
@@ -338,7 +338,7 @@ def choices(end: str, endings: Any, label: str | None = "label", **own: Any) -> 
 
 
 def measured(benchmark: Any, system: Any) -> None:
-    """What the stage evaluate does."""
+    """Do what stage evaluate does."""
     write_metrics(Path(), benchmark(system, Path("out")))
 
 
@@ -375,18 +375,18 @@ BLIMP = [
 ]
 
 
-# What was made elsewhere
+# Files made by other programs
 
 
 def arpa(dice: Random) -> None:
-    """What `retable import` does, and then `retable score` with it."""
+    """Do what `retable import` and then `retable score` do with the file."""
     config = _arpa(Path("model.arpa"), "own", Path("out"))
     tokenizer = Tokenizer.load(Path("out/tokenizer.json"))
     model = build_counted(config, tokenizer)
     model.load(Path("out/model.safetensors"))
     ids = np.array([i for line in LINES for i in tokenizer.encode(f"{line}\n")])
     log_prob = model.log_prob(ids)
-    assert np.isfinite(log_prob).all()  # whether they sum to one, with such back-off weights, nobody looks
+    assert np.isfinite(log_prob).all()  # with such back-off weights, the probabilities need not sum to 1
     assert all((table.log_prob <= 1e-3).all() for table in model.tables)
 
 
@@ -421,7 +421,7 @@ def tokenizer_file(dice: Random) -> None:
 
 
 def checkpoint(dice: Random) -> None:
-    """What `retable import` does of a checkpoint but for the recipe, and what a training that begins with it does."""
+    """Do what `retable import` does with a checkpoint, without the recipe, and what a training from it does."""
     found = Checkpoint(".")
     encoded(found.tokenizer)
     model = build_model({"model": found.model}, found.tokenizer)
@@ -443,7 +443,7 @@ OLD_TEXT = {"gpt2": ("vocab.json", "merges.txt"), "bert": ("vocab.txt", "tokeniz
 
 
 def older(name: str) -> dict[str, bytes]:
-    """The same as of before there were safetensors and a tokenizer.json: torch's pickles in two parts."""
+    """Return the checkpoint in the older format, without safetensors and tokenizer.json: two pickle files of torch."""
     from safetensors.torch import load
 
     files = files_of(name, *CHECKPOINT)

@@ -1,7 +1,7 @@
-"""Damaged and hostile files of users: each is read as its reader promises, to what later stages take, or refused in one
-line that names it.
+"""Test damaged and hostile files of users.
 
-FUZZ_COUNT files are drawn by FUZZ_SEED. Past finds stand as tests beside the readers' own:
+Each is read as its reader promises, and later stages accept the result; or a one-line error names the file. FUZZ_COUNT
+files are drawn with FUZZ_SEED. Past faults have tests next to those of the readers:
 
     FUZZ_COUNT=20000 FUZZ_SEED=1 python -m pytest tests/fuzz/test_files.py
 """
@@ -25,7 +25,7 @@ all_kinds = cache(kinds)
 
 
 def outcome(kind: Kind, files: dict[str, bytes], dice: random.Random, capsys) -> str:
-    """Nothing where they are read, and else the line of the refusal. The working folder is emptied first."""
+    """Read files in an emptied working folder. Return nothing if they are accepted, otherwise the one-line error."""
     for path in Path().iterdir():
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     for name, content in files.items():

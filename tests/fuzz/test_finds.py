@@ -1,4 +1,6 @@
-"""What fuzzing has found beyond corpora (tests/corpora/test_damaged.py): refused in one line that names the file."""
+"""Test faults that fuzzing found outside of corpora: a one-line error names the file. Corpora:
+tests/corpora/test_damaged.py.
+"""
 
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from retable.tokenizers import byte_bpe, unigram, wordpiece
 from retable.tokenizers.pretrained import read_tokenizer
 from tests.fuzz import kinds
 
-ARPA = b"\\data\\\nngram 1=2\n\n\\1-grams:\n0.5\ta\n-0.5\t</s>\n\n\\end\\\n"  # a probability above one
+ARPA = b"\\data\\\nngram 1=2\n\n\\1-grams:\n0.5\ta\n-0.5\t</s>\n\n\\end\\\n"  # a probability above 1
 
 
 @pytest.mark.parametrize(("read", "content"), [

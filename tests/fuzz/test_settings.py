@@ -1,7 +1,8 @@
-"""Hostile overrides of every setting of every stage: each is used, or refused in one line before anything is made.
+"""Test hostile values of every setting of every stage: each is used, or a one-line error comes before anything is
+written.
 
-FUZZ_COUNT command lines are drawn by FUZZ_SEED and checked, and of a training the parts are built. Past finds stand in
-`cases.txt`, a command line each:
+FUZZ_COUNT command lines are drawn with FUZZ_SEED and checked; for a training, its parts are built. `cases.txt` has past
+faults, one command line each:
 
     FUZZ_COUNT=20000 FUZZ_SEED=1 python -m pytest tests/fuzz/test_settings.py
 """
@@ -69,7 +70,7 @@ def composing():
 
 
 class Words:
-    """A tokenizer of few words, as far as models and objectives ask for one."""
+    """A tokenizer of few words, with what models and objectives need from one."""
 
     vocab_size, boundary = 50, 0
     words = tuple(f"w{i}" for i in range(50))
@@ -79,7 +80,7 @@ class Words:
 
 
 def assemble(stage: str, cfg) -> None:
-    """What a stage that trains builds before it makes a folder, and before its first step."""
+    """Build what a training stage builds before it makes a folder and takes its first step."""
     torch.manual_seed(1)
     tokens = np.random.default_rng(1).integers(1, 50, 4000)
     counts = np.bincount(tokens, minlength=50)
@@ -103,12 +104,12 @@ def assemble(stage: str, cfg) -> None:
 
 
 def outcome(command: list[str], overrides: list[str], capsys) -> str:
-    """Nothing where they are accepted, and else the line of the refusal."""
+    """Use the settings. Return nothing if they are accepted, otherwise the one-line error."""
     return refusal(lambda: assemble(command[0], check_settings(command, overrides)), capsys, longest=3000)
 
 
 def settings(value, prefix=""):
-    """The names of all settings, those of groups among them."""
+    """Return the names of all settings, including those of groups."""
     for key, inner in value.items():
         yield f"{prefix}{key}"
         if isinstance(inner, dict):
@@ -116,7 +117,7 @@ def settings(value, prefix=""):
 
 
 def drawn(number: int) -> tuple[list[str], list[str]]:
-    """The command, and its hostile overrides."""
+    """Return a command with hostile overrides."""
     dice = random.Random(f"{SEED} {number}")
     command = dice.choice(COMMANDS)
     whole = OmegaConf.to_container(composed(tuple(command)))

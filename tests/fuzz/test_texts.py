@@ -1,7 +1,6 @@
-"""Hostile texts given to trained systems, as `retable score`, `classify` and the others give them: an answer that can
-be printed, or a refusal in one line.
+"""Test hostile texts that users give to trained systems, for example with `retable score` or `retable predict`.
 
-FUZZ_COUNT texts are drawn by FUZZ_SEED:
+Each gives an answer that can be printed, or a one-line error. FUZZ_COUNT texts are drawn with FUZZ_SEED:
 
     FUZZ_COUNT=20000 FUZZ_SEED=1 python -m pytest tests/fuzz/test_texts.py
 """
@@ -35,7 +34,7 @@ from tests.fuzz.damage import FRAGMENTS
 from tests.fuzz.kinds import LINES, part
 
 COUNT, SEED = int(os.environ.get("FUZZ_COUNT", 150)), int(os.environ.get("FUZZ_SEED", 1))
-LENGTH = 2_000  # bytes of a piece at most: many models take the square of a text's length
+LENGTH = 2_000  # most bytes of a piece: many models need time in the square of a text's length
 GPT = part("retable.models.gpt.GPT", d_model=8, n_layers=1, n_heads=2, max_length=16, dropout=0.0)
 SENTENCES = {
     "name": "own", "files": {"train": "a.tsv", "validation": "b.tsv"}, "label": "label", "labels": ["bad", "good"],
@@ -72,7 +71,7 @@ TASKS: Mapping[str, tuple[Any, Any, Any]] = {
 
 
 def written(folder: Path, task: Any, model: Any, head: Any) -> Any:
-    """The cell of a task, as the stage train leaves it, with weights as they are drawn."""
+    """Write the cell of a task as stage train does, with initial weights."""
     folder.mkdir()
     spelt = model in (kinds.TAGGER, kinds.READER, kinds.RANKER)
     text = Vocabulary.of_texts([line.split() for line in LINES] * 2, []) if spelt else kinds.words()
@@ -119,7 +118,7 @@ def systems(tmp_path_factory) -> dict[str, Any]:
 
 
 def asked(name: str, system: Any, texts: list[str]) -> Any:
-    """What the command would print, checked."""
+    """Return what the command would print, after a check."""
     first, last = texts[0], texts[-1]
     match name:
         case "counted" | "trained":
@@ -156,7 +155,7 @@ def asked(name: str, system: Any, texts: list[str]) -> Any:
 
 
 def drawn(dice: random.Random) -> str:
-    """As an argument of the command line comes: bytes that are not UTF-8 are lone surrogates."""
+    """Return a text as it arrives from a command line: bytes that are not UTF-8 are lone surrogates."""
     pieces = [
         dice.choice([line.encode() for line in LINES] + FRAGMENTS)[:LENGTH] for _ in range(dice.choice([1, 1, 2, 3]))
     ]
@@ -164,7 +163,7 @@ def drawn(dice: random.Random) -> str:
 
 
 def outcome(name: str, system: Any, texts: list[str], capsys) -> str:
-    """Nothing where there is an answer, and else the line of the refusal."""
+    """Give the text to the system. Return nothing if there is an answer, otherwise the one-line error."""
     return refusal(lambda: repr(asked(name, system, texts)).encode(), capsys)
 
 

@@ -1,4 +1,4 @@
-"""Small language models of every kind, behind the one interface that decoding knows."""
+"""Small language models of every kind, with the interface that decoding uses."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ V, EOS, MAX_LENGTH = 13, 0, 12
 
 
 def trained(kind: str) -> CausalLM:
-    """An objective whose weights are drawn wide, so that its distributions differ."""
+    """Return an objective with large random weights, so that its distributions differ."""
     torch.manual_seed(0)
     model = {
         "lstm": lambda: LSTM(V, 8, 2, 0.1, init_range=1.0),
@@ -37,7 +37,7 @@ def counted() -> KneserNey:
 
 
 class Tree:
-    """A language model in which every context has a distribution of its own, drawn by `seed` and the context."""
+    """A language model that draws a separate distribution for each context, from `seed` and the context."""
 
     def __init__(self, vocab_size: int, seed: int):
         self.vocab_size, self.seed = vocab_size, seed
@@ -48,7 +48,7 @@ class Tree:
 
 
 class Given:
-    """A language model that is written down: the probabilities after each context, those of `other` after the rest."""
+    """A language model with given probabilities after some contexts, and those of `other` after all others."""
 
     def __init__(self, after: dict[tuple[int, ...], list[float]], other: list[float]):
         self.after, self.other = after, other
@@ -60,7 +60,7 @@ class Given:
 
 @pytest.fixture
 def small() -> SimpleNamespace:
-    """What the models share, and makers of other ones."""
+    """Return models that tests share, and functions that make other models."""
     return SimpleNamespace(
         vocab_size=V, eos=EOS, max_length=MAX_LENGTH, trained=trained,
         tree=lambda vocab_size, seed: Counted(Tree(vocab_size, seed)),
@@ -80,7 +80,7 @@ def model(kind) -> NextToken:
 
 @pytest.fixture
 def from_scratch(kind) -> Callable[[list[int]], np.ndarray]:
-    """Log-probabilities (V,) of the token after a text, which is read whole and without a state."""
+    """Return log-probabilities (V,) of the token after a text, which is read as a whole without a state."""
     if kind == "ngram":
         ngram = counted()
         return lambda ids: ngram.next_log_prob(np.array(ids))

@@ -10,7 +10,7 @@ PROMPTS = [[0], [0, 5, 3], [0, 2], [4, 9, 1], [7], [1, 2, 3, 4]]
 
 
 def close(found, expected) -> bool:
-    """Whether completions are the same, up to float32's rounding of their log-probabilities."""
+    """Return whether completions are equal, within float32's rounding of their log-probabilities."""
     return [c.ids for c in found] == [c.ids for c in expected] and np.allclose(
         [c.log_prob for c in found], [c.log_prob for c in expected], atol=1e-4
     )
@@ -43,8 +43,11 @@ def test_with_beams_enough_for_all_texts_it_is_exact(small, seed, length_penalty
     ids=str,
 )
 def test_when_a_search_ends(small, early_stopping, expected):
-    """Two texts are there after two tokens. [2, 2] is then better a token than the worse of them, and ends well; what
-    begins with [1, 1] is worse a token than both texts until it has grown long."""
+    """Two texts are complete after two tokens.
+
+    Then [2, 2] has a better mean per token than the worse text, and ends well. Texts that begin with [1, 1] have a
+    worse mean than both until they are long.
+    """
     model = small.given(
         {(0,): [0.5, 0.3, 0.2], (0, 1): [0.6, 0.4, 0.0], (0, 2): [0.05, 0.0, 0.95], (0, 2, 2): [1.0, 0.0, 0.0]},
         other=[0.1, 0.9, 0.0],
@@ -55,7 +58,7 @@ def test_when_a_search_ends(small, early_stopping, expected):
 
 
 class Copying:
-    """A model whose states are copied whenever rows are chosen."""
+    """A model that copies states when rows are chosen."""
 
     def __init__(self, model):
         self.device, self.start, self.extend, self._select = model.device, model.start, model.extend, model.select
@@ -68,7 +71,7 @@ def test_what_beams_share_may_stay_where_it_is(model, small):
     before = torch.tensor([[1, 2, 3, 4], [5, 6, 7, 8]])
     for after, n in [([[1, 2, 3, 4], [5, 6, 7, 8]], 0), ([[1, 2, 3, 4], [5, 6, 7, 9]], 1), ([[1, 0, 3, 4]] * 2, 4)]:
         assert n_apart(before, torch.tensor(after)) == n
-    # Prompts end one after the other, and the texts outgrow the window of those that have one.
+    # Prompts end at different steps, and texts become longer than the window.
     search = BeamSearch(num_beams=3, max_new_tokens=3 * small.max_length, num_return_sequences=3)
     for eos in (small.eos, None):
         expected = search(Copying(model), PROMPTS, eos)

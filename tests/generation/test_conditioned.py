@@ -1,4 +1,4 @@
-"""Translation by every strategy, against a model that is read anew for each token."""
+"""Test translation with every strategy, against a model that reads everything again for each token."""
 
 from functools import partial
 
@@ -29,20 +29,20 @@ def objective(request) -> Translation:
 
 @torch.no_grad()
 def logits(objective: Translation, source: list[int], target: list[int]) -> torch.Tensor:
-    """(U + 1, V): of the token after each beginning of the target, all computed at once, without a state."""
+    """Return logits (U + 1, V) of the token after each beginning of the target, computed at once without a state."""
     inputs = torch.tensor([[END, *target]])
     return objective.head(objective.model(torch.tensor([source]), torch.tensor([len(source)]), inputs))[0]
 
 
 def test_beams_find_the_likeliest_translation_of_each_source(objective):
-    # So many beams that none of a short translation's beginnings is lost, against an exact search.
+    # So many beams that all beginnings of a short translation are kept, compared with an exact search.
     model = Conditioned(objective, END)
     beam = BeamSearch(V, 2, length_penalty=0.0, early_stopping="never")(model, SOURCES, END)
     exact = ExactSearch(2)(model, SOURCES, END)
     for (ours,), (best,) in zip(beam, exact, strict=True):
         assert ours.ids == best.ids
         assert ours.log_prob == pytest.approx(best.log_prob, abs=1e-4)
-    # Translations do not depend on which sources share a batch.
+    # Translations do not depend on the other sources of a batch.
     model = Conditioned(objective, END)
     together, alone = (BeamSearch(3, LONGEST, batch_size=n)(model, SOURCES, END) for n in (16, 1))
     assert [t.ids for (t,) in together] == [a.ids for (a,) in alone]

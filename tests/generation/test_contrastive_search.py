@@ -1,4 +1,4 @@
-"""Contrastive search, against the paper's equation on texts that are read anew for each candidate."""
+"""Test contrastive search against the paper's equation, with texts that are read again for each candidate."""
 
 import pytest
 import torch
@@ -20,7 +20,7 @@ V, D, END, START = 9, 8, 3, 0
 
 
 def contrasted(hidden_of, log_probs_of, text: list[int]) -> tuple[int, float]:
-    """The token after a text that equation 5 chooses, and its log-probability. `hidden_of` gives a text's states."""
+    """Return the next token by equation 5, and its log-probability. `hidden_of` returns the states of a text."""
     log_probs = log_probs_of(text)
     best = None
     for v in log_probs.argsort(descending=True)[:K].tolist():
@@ -41,7 +41,9 @@ def written(hidden_of, log_probs_of, prompt: list[int], eos: int | None, n: int)
 
 
 def in_window(length: int, n_prompt: int, window: int | None) -> int:
-    """Where what is read of a text begins: when it outgrows the window, the last half of that is read, and so on."""
+    """Return the start of the part of a text that is read: if it exceeds the window, its last half is read, and so
+    on.
+    """
     begun = 0
     for n in range(n_prompt, length + 1):
         if window is not None and n - begun > window:

@@ -8,7 +8,7 @@ from retable.generation.exact_search import ExactSearch
 
 
 def brute_force(model, prompt: list[int], eos: int | None, longest: int, vocab_size: int, length_penalty: float):
-    """The best of all texts and its log-probability, each text scored by itself."""
+    """Return the best of all texts and its log-probability; each text is scored separately."""
     best: tuple[float, list[int], float] = (-np.inf, [], 0.0)
     for length in range(1, longest + 1):
         for text in product(range(vocab_size), repeat=length):

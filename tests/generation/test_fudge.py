@@ -1,4 +1,4 @@
-"""FUDGE: with a discriminator that is right, exactly the model's distribution given the label."""
+"""Test FUDGE: with an exact discriminator, it gives the model's exact distribution given the label."""
 
 from itertools import product
 from pathlib import Path
@@ -23,7 +23,7 @@ from retable.objectives.translation import Translation
 
 V, EOS, LONGEST, PROMPT = 3, 0, 4, [1]
 LABELS = ["even", "odd"]
-TEXTS = [  # all that end, or that are as long as they may be
+TEXTS = [  # all texts that end, or that have the greatest length
     text
     for n in range(1, LONGEST + 1)
     for text in product(range(V), repeat=n)
@@ -32,12 +32,12 @@ TEXTS = [  # all that end, or that are as long as they may be
 
 
 def label_of(text: tuple[int, ...]) -> int:
-    """How often a text has the token 2."""
+    """Return the label of a text: how often it contains token 2."""
     return text.count(2) % 2
 
 
 class Told:
-    """A discriminator whose state is the text; `probabilities` gives those of the labels from a beginning."""
+    """A discriminator whose state is the text; `probabilities` maps a beginning to the probabilities of the labels."""
 
     device, labels, boundary = torch.device("cpu"), LABELS, EOS
 
@@ -66,7 +66,7 @@ def probability(model, text: tuple[int, ...]) -> float:
 
 
 def exact(model) -> Told:
-    """What the model itself says of the label, all its texts enumerated."""
+    """Return the model's probabilities of the labels, by enumeration of all texts."""
     joint = np.zeros((len(TEXTS), 2))
     for i, text in enumerate(TEXTS):
         joint[i, label_of(text)] = probability(model, text)
@@ -161,7 +161,7 @@ def discriminator(kind: str, vocab_size: int) -> Discriminator:
 
 @torch.no_grad()
 def told(found: Discriminator, text: list[int]) -> torch.Tensor:
-    """(L,) log-probabilities of the labels, the text read at once."""
+    """Return log-probabilities (L,) of the labels, with the text read at once."""
     return found.objective.head(found.objective.model(torch.tensor([text]))[0][0, -1]).log_softmax(dim=0)
 
 

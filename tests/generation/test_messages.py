@@ -1,4 +1,4 @@
-"""What is said of settings of a strategy that cannot be."""
+"""Test the messages for invalid settings of a strategy."""
 
 from functools import partial
 

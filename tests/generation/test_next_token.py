@@ -36,7 +36,7 @@ def test_rows_can_be_chosen_doubled_and_share_all_but_their_last_tokens(model, f
     ids = torch.tensor([[0, 3, 5, 2, 7], [0, 3, 5, 1, 7], [0, 3, 4, 4, 9]])
     rows, more = torch.tensor([1, 2, 1]), torch.tensor([[1], [2], [3]])
     _, state = model.extend(ids, model.start(3))
-    for last in (3, 4):  # the second chooses rows where they have been chosen already
+    for last in (3, 4):  # the second call chooses rows of chosen rows
         scores, state = model.extend(more, model.select(state, rows, last))
         ids = torch.cat([ids[rows], more], dim=1)
         np.testing.assert_allclose(log_probs(scores), [from_scratch(row) for row in ids.tolist()], atol=1e-4)
@@ -60,7 +60,7 @@ def test_a_full_window_begins_anew_with_its_last_half(model, from_scratch, small
         window = window + 1 if window < small.max_length else half
         expected = np.stack([from_scratch(row[t + 1 - window : t + 1]) for row in ids.tolist()])
         np.testing.assert_allclose(log_probs(scores), expected, atol=1e-4)
-    scores, _ = model.extend(ids[:, :20], model.start(2))  # a prompt that never fitted
+    scores, _ = model.extend(ids[:, :20], model.start(2))  # a prompt that is longer than the window
     expected = np.stack([from_scratch(row[20 - half : 20]) for row in ids.tolist()])
     np.testing.assert_allclose(log_probs(scores), expected, atol=1e-4)
 
@@ -72,7 +72,7 @@ def test_what_was_in_training_decodes_without_dropout(small):
 
 
 class CautiousSoftmax(CausalLM):
-    """Half of what it gives is uniform."""
+    """A softmax layer that mixes half of a uniform distribution into its output."""
 
     def log_softmax(self, hidden: torch.Tensor) -> torch.Tensor:
         log_probs = super().log_softmax(hidden)
@@ -80,7 +80,7 @@ class CautiousSoftmax(CausalLM):
 
 
 class CautiousNext(CausalLM):
-    """The same in another place."""
+    """The same mixture in another place."""
 
     def next_log_prob(self, input_ids: torch.Tensor, state: Any) -> tuple[torch.Tensor, Any]:
         log_probs, state = super().next_log_prob(input_ids, state)

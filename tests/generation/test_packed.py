@@ -1,4 +1,4 @@
-"""Packed layers are the layers, but for the last digits, and share their weights."""
+"""Test that packed layers give the same results as the layers, except for the last digits, and share their weights."""
 
 import pytest
 import torch

@@ -59,7 +59,7 @@ def test_generators_decide_texts_and_streams(model, small):
 
     torch.manual_seed(0)
     first = decode(1)
-    torch.manual_seed(5)  # the global generator has no part
+    torch.manual_seed(5)  # the global generator must have no influence
     assert decode(1) == first != decode(2)
     greedy = Greedy(max_new_tokens=9)
     assert list(greedy.stream(model, [0, 5], small.eos)) == greedy(model, [[0, 5]], small.eos)[0][0].ids
@@ -77,7 +77,7 @@ def test_the_end_is_held_back(small, limit, shortest):
     ):
         ((completion,),) = strategy(always, [[1, 1]], 0)
         assert completion.ids == [1] * shortest + [0]
-        # As the model alone finds it, which holds nothing back.
+        # Compared with the model itself, whose softmax has no limits.
         assert completion.log_prob == pytest.approx(shortest * np.log(0.06) + np.log(0.9), abs=1e-5)
 
 
@@ -94,7 +94,7 @@ def test_the_ends_of_what_is_drawn_kept_and_penalised():
 
 
 def expected_top(k: int | None = None, p: float | None = None, temperature: float = 1.0) -> np.ndarray:
-    """The probabilities that top-k, or top-p, leaves of PROBABILITIES."""
+    """Return the probabilities that top-k or top-p leaves of PROBABILITIES."""
     probabilities = PROBABILITIES ** (1 / temperature)
     probabilities /= probabilities.sum()
     order = np.argsort(-probabilities)
@@ -114,7 +114,7 @@ def expected_top(k: int | None = None, p: float | None = None, temperature: floa
     ({"top_k": 4, "top_p": 0.85, "temperature": 1.5}, None),
 ], ids=str)  # fmt: skip
 def test_draws_follow_the_distribution_that_is_left(small, settings, expected):
-    if expected is None:  # one after the other: of what top-k left, three reach 0.85, of all tokens four
+    if expected is None:  # both limits: of what top-k leaves, three tokens reach 0.85; of all tokens, four
         expected = np.where(np.isin(np.arange(6), [1, 3, 5]), PROBABILITIES ** (1 / 1.5), 0)
         expected /= expected.sum()
     n = 10_000

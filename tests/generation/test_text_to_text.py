@@ -1,4 +1,4 @@
-"""Answers of text-to-text models: as transformers' `generate` has them, and as without a cache."""
+"""Test answers of text-to-text models: equal to those of transformers' `generate`, and to those without a cache."""
 
 import pytest
 import torch
@@ -24,7 +24,7 @@ PROMPTS = [
 def objective(kind: str) -> TextToText:
     trained = TextToText(build(kind), V, tie=kind == "v1.0")
     with torch.no_grad():
-        trained.model.decoder.norm.weight.mul_(3)  # distributions with a top
+        trained.model.decoder.norm.weight.mul_(3)  # so that one token is clearly the most likely
     return trained
 
 

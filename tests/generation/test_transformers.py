@@ -1,4 +1,4 @@
-"""The same tokens as `generate` of Hugging Face's transformers, with the weights of one GPT-2 in both."""
+"""Test that decoding gives the same tokens as `generate` of transformers, with the weights of one GPT-2 in both."""
 
 import pytest
 import torch
@@ -37,7 +37,7 @@ def theirs(ours):
 
 
 def generate(model, eos: int | None = EOS, num_return_sequences: int = 1, **settings) -> list[list[list[int]]]:
-    """The completions that transformers finds for each prompt, without the padding."""
+    """Return transformers' completions of each prompt, without padding."""
     model.generation_config.eos_token_id = eos
     prompts = torch.tensor(PROMPTS)
     texts = model.generate(

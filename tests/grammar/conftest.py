@@ -5,23 +5,23 @@ from retable.grammar import Grammar
 
 @pytest.fixture(scope="session", params=["invented", "english"])
 def lexicon_name(request) -> str:
-    """The lexicon whose words the language has; what holds of one holds of the other."""
+    """Return the lexicon of the language; tests hold for each lexicon."""
     return request.param
 
 
 @pytest.fixture(scope="session")
 def small(lexicon_name: str) -> Grammar:
-    """The language with a tenth of its lexicon; nothing changes it."""
+    """Return the language with a tenth of its lexicon; tests must not change it."""
     return Grammar(0.1, lexicon_name)
 
 
 @pytest.fixture(scope="session")
 def grammar(small) -> Grammar:
-    """That which most tests are about."""
+    """Return the language that most tests use."""
     return small
 
 
 @pytest.fixture(scope="session")
 def whole(lexicon_name: str) -> Grammar:
-    """The language with all of its lexicon."""
+    """Return the language with its whole lexicon."""
     return Grammar(1.0, lexicon_name)

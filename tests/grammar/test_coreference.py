@@ -31,7 +31,7 @@ def words_of(document: Document) -> list[str]:
 
 
 def places_of(names: set[str], document: Document) -> list[list[tuple[int, int]]]:
-    """Where each of the names stands that there are."""
+    """Return the places at which each of the existing names occurs."""
     said = defaultdict(list)
     for i, word in enumerate(words_of(document)):
         if word in names:
@@ -101,7 +101,7 @@ def test_reflexives_and_possessives_refer_inside_of_their_sentence(splits):
 
 
 def test_a_pronoun_stands_for_something_in_the_last_sentence_with_a_subject(splits, grammar):
-    """Those on a capital or a country have none that a pronoun may take up, nor have opinions."""
+    """Pronouns that refer to a capital or a country are excluded, and opinions have none."""
     without = {word for nation in grammar.lexicon.nations for word in nation} | {"i", "we"}
     checked = skipped = 0
     for document in splits["train"]:

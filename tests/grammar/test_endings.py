@@ -1,5 +1,6 @@
-"""Which sentence comes next: that wrong endings are told as the judge takes them to be, and that its answers are the
-best."""
+"""Test the next-sentence task: wrong endings have the distribution that the judge assumes, and its answers are
+optimal.
+"""
 
 from collections import Counter
 from itertools import islice
@@ -39,7 +40,7 @@ def test_an_example_is_the_beginning_of_a_document_and_four_sentences(grammar, l
 
 
 def test_the_judge_is_as_good_as_it_says(language, examples):
-    """Its accuracy is what its own probabilities lead to expect, and so is its log-loss: they are right."""
+    """Its accuracy and log-loss are what its own probabilities predict, so these are right."""
     log_posteriors = np.stack([language.log_posterior(each.beginning, each.endings) for each in examples])
     np.testing.assert_allclose(np.exp(log_posteriors).sum(axis=1), 1)
     labels = np.array([each.label for each in examples])
@@ -55,7 +56,7 @@ def test_the_judge_is_as_good_as_it_says(language, examples):
 
 
 def test_wrong_endings_are_as_likely_as_the_judge_takes_them_to_be(grammar, monkeypatch):
-    """The commonest ones that are drawn, against their probabilities."""
+    """The most frequent drawn endings are compared with their probabilities."""
     monkeypatch.setattr(endings, "START_DOCUMENTS", 50)
     language = GrammarEndings(grammar)
     uniform, n = endings.uniforms(1, "wrong", 0), 8000
@@ -80,7 +81,7 @@ def test_the_posterior_by_enumeration(grammar, monkeypatch):
             for _ in sentences:
                 discourse.sentence()
 
-        return np.exp(grammar.log_joint(tokens(sentences), part)) * N_LATENTS  # by latent class, given it
+        return np.exp(grammar.log_joint(tokens(sentences), part)) * N_LATENTS  # joint with each latent class
 
     wrong = [sum(told([ending], start).mean() for start in starts) / len(starts) for ending in given.endings]
     joint = []

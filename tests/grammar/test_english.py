@@ -1,4 +1,4 @@
-"""English words in the embedded language: which of them go together, their forms, and how frequent they are."""
+"""Test English words in the built-in language: which words occur together, their forms, and their frequencies."""
 
 from collections import Counter
 from itertools import islice, pairwise
@@ -79,7 +79,7 @@ def test_words_go_together_by_their_meaning_and_form(english: Grammar, good: str
 
 
 def test_no_cruel_words():
-    """Nations have no verdicts next to them, women and men have the professions alike, and some words are absent."""
+    """Nations occur without judgements, women and men have the same professions, and some words do not occur."""
     lexicon = English()
     absent = {"idiot", "stupid", "slave", "gun", "kill", "kills", "murder", "hate", "gypsy", "savage", "whore", "nazi"}
     assert not lexicon.words() & absent
@@ -102,14 +102,16 @@ def test_no_nation_is_called_good_or_bad(english: Grammar):
 
 
 def test_no_sentence_has_a_word_twice(grammar: Grammar, lexicon_name: str):
-    """Of nouns, verbs, names and nations no lexeme comes again, but for what the program says twice; in invented words
-    that is common. A small lexicon has a word again where it has no other."""
+    """No lexeme of a noun, verb, name or nation is repeated, except where the grammar itself repeats a word.
+
+    With invented words repetitions are common, and a small lexicon repeats a word if it has no other.
+    """
     tables = grammar.tables
     lexemes = {**tables.noun_of, **tables.verb_of, **tables.nation_of, **{name: name for name in tables.gender_of}}
     n_words = n_again = n_speakers = 0
     for document in islice(grammar.documents(1, "twice"), 300):
         for words in map(str.split, document):
-            if words[1:3] == ["is", "the"]:  # a fact, which has a nation's words
+            if words[1:3] == ["is", "the"]:  # a fact, with words of a nation
                 continue
             if words[0] == "as":  # "as for X , … that X"
                 before = words[3 : words.index(words[2], 4)]
@@ -178,7 +180,7 @@ def test_irregular_forms(english: Grammar):
     assert {word: tables.adjective_of[word].comparative for word in more} == more
 
 
-# What a reader knows, written down a second time.
+# A reader's knowledge, written down a second time.
 KNOWN = {
     "capital-world": {"paris": "france", "rome": "italy", "athens": "greece", "tokyo": "japan", "cairo": "egypt"},
     "family": {"man": "woman", "father": "mother", "king": "queen", "uncle": "aunt", "actor": "actress"},
@@ -220,7 +222,9 @@ def test_word_frequencies_follow_zipfs_law(whole: Grammar, n_words: int, least: 
 
 
 class Enumerator:
-    """An interpreter that takes the decisions of a list, then always the first, and lists all others to be taken."""
+    """An interpreter that takes the decisions of a list, then always the first, and lists all other possible
+    decisions.
+    """
 
     def __init__(self, taken: list[int]) -> None:
         self.tokens: list[str] = []
@@ -259,7 +263,7 @@ class Enumerator:
         pass
 
     def after(self) -> list[int] | None:
-        """The next list of decisions, None after the last."""
+        """Return the next list of decisions, or None after the last."""
         taken = [*self._taken, *[0] * (len(self.sizes) - len(self._taken))]
         while taken and taken[-1] + 1 == self.sizes[len(taken) - 1]:
             taken.pop()
@@ -272,7 +276,7 @@ class Enumerator:
     ("english", "instrument"),
 ])  # fmt: skip
 def test_all_noun_phrases_of_a_cut_down_grammar_by_brute_force(name, kind: str):
-    """Each string has one derivation and the scorer's probability, and together they have all of it."""
+    """Each string has one derivation, with the scorer's probability; together the strings have probability 1."""
     grammar, found = Grammar(0.001, name), dict[str, np.ndarray]()
 
     def phrase(discourse: Discourse) -> None:

@@ -1,4 +1,4 @@
-"""The German translations of English sentences: order, agreement and choice, by sentences translated by hand."""
+"""Test German translations of English sentences: order, agreement and word choice, against translations by hand."""
 
 from collections import Counter
 from itertools import islice

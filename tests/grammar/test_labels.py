@@ -16,8 +16,11 @@ def sentences(lexicon_name):
 
 
 def test_base_forms_are_infinitives_behind_an_auxiliary(sentences, grammar):
-    """Or in a question, behind its subject. A past form that is a participle too has an auxiliary before it where it is
-    one. All other tags follow from the word's form."""
+    """Or in a question, after its subject.
+
+    A past form that is also a participle is one if an auxiliary precedes it. All other tags follow from the word's
+    form.
+    """
     tags = word_tags(grammar.lexicon)
     assert set(tags) == set(grammar.vocabulary)
     openers = {word for name in ("do", "can", "will", "may") for word in AUXILIARIES[name]}
@@ -44,11 +47,11 @@ def test_the_number_is_the_subjects_where_the_verb_does_not_show_it(sentences, g
         for i, (word, number) in enumerate(zip(each.words, each.labels["number"], strict=True)):
             verb = grammar.tables.verb_of.get(word)
             is_participle = each.labels["part_of_speech"][i] == "VBN"
-            assert number or not verb or word != verb.past or is_participle  # a past form shows none
+            assert number or not verb or word != verb.past or is_participle  # a past form shows no number
             if number:
                 assert word in mute or tags[word] == "VBD"
                 labelled[number] += 1
-                if i == 1:  # the subject is the sentence's first word
+                if i == 1:  # the subject is the first word of the sentence
                     by_subject[each.words[0]][number] += 1
     assert set(labelled) == {"singular", "plural"} and min(labelled.values()) > 40
     assert set(by_subject["he"]) == set(by_subject["she"]) == {"singular"} and set(by_subject["they"]) == {"plural"}

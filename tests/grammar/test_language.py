@@ -1,4 +1,4 @@
-"""The embedded language: that its scorer is a proper distribution, and the sampler's own."""
+"""Test the built-in language: the scorer is a proper distribution, and equals that of the sampler."""
 
 import hashlib
 from itertools import islice
@@ -40,7 +40,7 @@ def test_the_next_token_probabilities_sum_to_one(small: Grammar):
 
 
 def test_the_scorer_predicts_the_sampler(small: Grammar):
-    """First words of sampled documents against the scorer's probabilities, by Pearson's chi-squared."""
+    """First words of sampled documents are compared with the scorer's probabilities by Pearson's chi-squared."""
     n = 4000
     counts: dict[str, int] = {}
     for index in range(n):
@@ -61,7 +61,7 @@ def test_the_likelihood_is_the_mean_over_the_latent_classes(grammar: Grammar):
         joint = grammar.log_joint(tokens)
         by_hand = np.log(np.mean(np.exp(joint + np.log(N_LATENTS) - joint.max()))) + joint.max()
         assert grammar.log_probability(document) == pytest.approx(by_hand, rel=1e-12)
-        # The chain rule holds on prefixes as well: what is read later can't change an earlier score.
+        # The chain rule holds for prefixes too: a later word cannot change an earlier score.
         half = len(tokens) // 2
         np.testing.assert_allclose(grammar.score_tokens(tokens[:half]), grammar.score(document)[:half], atol=1e-9)
 
@@ -88,7 +88,7 @@ def test_from_the_first_impossible_token_on_scores_are_minus_infinity(grammar: G
     scores = grammar.score(broken)
     assert np.isfinite(scores[:3]).all() and np.isneginf(scores[3:]).all()
     assert grammar.log_probability(broken) == -np.inf
-    assert grammar.log_probability(document[:1]) == -np.inf  # three sentences at least
+    assert grammar.log_probability(document[:1]) == -np.inf  # a document has at least three sentences
     assert grammar.log_probability([*document, ""]) == -np.inf
 
 
@@ -125,7 +125,7 @@ def test_rules(grammar: Grammar, good: str, bad: str):
 
 
 def test_what_decides_each_word(grammar: Grammar):
-    """A document by hand: A an agreement, N what is open, R a repetition, and nothing for words that stand alone."""
+    """A document by hand: A agreement, N nesting, R repetition, and nothing for words that do not depend on others."""
     lexicon = grammar.lexicon
     (person, other), thing = lexicon.nouns["person"][:2], lexicon.nouns["thing"][0]
     rest, say = next(v for v in lexicon.verbs["rest"] if not v.particle), lexicon.verbs["say"][0]

@@ -1,4 +1,4 @@
-"""Sentences without those before them: that their distribution is a proper one, and never better than the whole."""
+"""Test single sentences without those before them: a proper distribution that is never better than with the context."""
 
 import math
 from collections import Counter
@@ -25,13 +25,15 @@ def lone_sentences(grammar: Grammar) -> LoneSentences:
 
 
 def sentence_probability(lone_sentences: LoneSentences, sentence: str) -> float:
-    """From documents of no sentence and of one, of which the language has none: lines are independent."""
+    """Return p(sentence) from documents of no sentence and of one, which the language lacks; lines are independent."""
     return math.exp(lone_sentences.log_probability([sentence]) - lone_sentences.log_probability([])) / (1 - END)
 
 
 def drawn(grammar: Grammar, places: list, pronoun: str | None) -> list[tuple[str, float]]:
-    """Sentences that begin at one of the places, all as likely, with their exact probabilities: of `N_DRAWN` those that
-    open with the pronoun, where there is one."""
+    """Draw sentences that begin at one of the places, uniformly chosen, with their exact probabilities.
+
+    Of `N_DRAWN`, only those that begin with the pronoun, if there is one.
+    """
 
     def at(place):
         def sentence(discourse: Discourse) -> None:
@@ -54,8 +56,10 @@ def drawn(grammar: Grammar, places: list, pronoun: str | None) -> list[tuple[str
 
 @pytest.mark.long
 def test_the_probabilities_of_all_sentences_sum_to_what_begins_like_them(grammar, lone_sentences):
-    """Σ p(s) is the mean of p(s) / q(s) over s drawn from q. By the words that they open with it must be what is
-    counted in documents, and so sum to one over all."""
+    """Σ p(s) is the mean of p(s) / q(s) over s drawn from q.
+
+    For each first word it must be the share counted in documents, so the sum over all first words is 1.
+    """
     documents = islice(grammar.documents(seed=9, split="count"), 1000)
     counts = Counter(sentence.split(" ")[0] for document in documents for sentence in document)
     total = 0.0
@@ -64,7 +68,7 @@ def test_the_probabilities_of_all_sentences_sum_to_what_begins_like_them(grammar
         kinds = [kind for kind in grammar.lexicon.nouns if agreement == "plural" or (kind == "person") == gendered]
         antecedents = [Referent(kind, agreement, "") for kind in kinds] if agreement else [None]
         places = [(antecedent, tense) for antecedent in antecedents for tense in ("open", "past", "present")]
-        share = 0.25 if pronoun else 1  # of the draws, that open so
+        share = 0.25 if pronoun else 1  # share of draws that begin with it
         ratios = [sentence_probability(lone_sentences, sentence) / q for sentence, q in drawn(grammar, places, pronoun)]
         summed = share * np.mean(ratios)
         counted = counts[pronoun] if pronoun else sum(counts.values()) - sum(counts[p] for p in PRONOUNS.values())

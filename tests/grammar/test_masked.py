@@ -1,4 +1,4 @@
-"""Hidden words: their posteriors against brute force over the vocabulary."""
+"""Test posteriors of hidden words against brute force over the vocabulary."""
 
 from itertools import islice
 
@@ -30,7 +30,7 @@ def texts(grammar: Grammar) -> list[list[str]]:
 
 
 def test_the_posterior_is_that_of_brute_force(grammar, masked, texts, lexicon_name):
-    """Every word of the vocabulary, and a line end, in places of all kinds: words, names, nations and line ends."""
+    """Every word of the vocabulary and a line end, in all kinds of places: words, names, nations and line ends."""
     pick, n_options = uniforms(7, "places", 0), []
     proper = {*grammar.tables.gender_of, *grammar.tables.nation_of}
     for index, text in enumerate(text for text in texts if len(text) < 70):
@@ -49,7 +49,7 @@ def test_the_posterior_is_that_of_brute_force(grammar, masked, texts, lexicon_na
 
 
 def test_two_hidden_words_by_enumeration(grammar: Grammar, masked: MaskedWords, texts: list[list[str]]):
-    """Nouns of two sentences: the sampled posteriors against the sum over all pairs."""
+    """Nouns of two sentences: sampled posteriors are compared with the sum over all pairs."""
     nouns = grammar.tables.noun_of
     text, a, b = next(
         (text, found[0], found[-1])
@@ -71,7 +71,7 @@ def test_two_hidden_words_by_enumeration(grammar: Grammar, masked: MaskedWords, 
 
 
 def test_refilling_keeps_the_distribution_and_changes_structures(grammar, masked, texts):
-    """A document with two words drawn anew is a document of the grammar, as likely as before on average."""
+    """After two words are drawn again, the document belongs to the grammar, and on average has the same probability."""
     uniform, gains, classes = uniforms(7, "refill", 0), [], []
     class_of = {word: i for i, words in enumerate(interchangeable(grammar.lexicon)) for word in words}
     assert sorted(word for words in interchangeable(grammar.lexicon) for word in words) == grammar.vocabulary
@@ -91,7 +91,7 @@ def test_refilling_keeps_the_distribution_and_changes_structures(grammar, masked
 
 
 def tables_of(found) -> list[Table]:
-    """All tables in an object, which may be a dictionary or a list."""
+    """Return all tables in an object, which may be a dictionary or a list."""
     if isinstance(found, Table):
         return [found]
     if isinstance(found, dict | list):
@@ -108,7 +108,7 @@ def test_interchangeable_words_are_in_the_same_tables(whole: Grammar):
 
 
 class TwoWords(MaskedWords):
-    """A language of two words, the first x or y and the second the same, mostly."""
+    """A language of two words: the first is x or y, and the second is mostly the same."""
 
     joint = {("x", "x"): 0.5, ("x", "y"): 0.1, ("y", "x"): 0.1, ("y", "y"): 0.3}  # noqa: RUF012
 
@@ -125,11 +125,11 @@ class TwoWords(MaskedWords):
 
 @pytest.mark.parametrize("start", [["x", "x"], ["y", "x"]])
 def test_the_chain_reaches_the_marginals(start: list[str]):
-    """Given the other word, x has 5/6 or 1/4; given nothing 0.6, wherever the chain starts."""
+    """Given the other word, p(x) is 5/6 or 1/4; without it 0.6, from any start of the chain."""
     before = list(start)
     first, second = TwoWords().posteriors(start, [0, 1], sweeps=3000, uniform=uniforms(7, "chain", 0))
     assert first["x"] == pytest.approx(0.6, abs=0.03) and second["x"] == pytest.approx(0.6, abs=0.03)
-    assert start == before  # the text is left as it was
+    assert start == before  # the text is not changed
 
 
 @pytest.mark.parametrize("place", [1, 20])

@@ -1,4 +1,4 @@
-"""The sentiment of words, against the mood that the grammar's own probabilities tell."""
+"""Test the sentiment of words against the mood under the grammar's own probabilities."""
 
 from itertools import islice
 
@@ -17,7 +17,7 @@ def polarity(lexicon_name: str) -> Polarity:
 
 
 def mood_of_document(grammar: Language, document: list[str]) -> float:
-    """How many more of the words fit a positive mood than a negative one, by the posterior of the mood."""
+    """Return how many more words fit a positive than a negative mood, from the posterior of the mood."""
     tokens = [token for sentence in document for token in (*sentence.split(" "), LINE_END)]
     joint = grammar.log_joint([*tokens, LINE_END]).reshape(N_TOPICS, len(MOODS))
     negative, positive = logsumexp(joint, axis=0)
@@ -25,7 +25,7 @@ def mood_of_document(grammar: Language, document: list[str]) -> float:
 
 
 def test_the_words_of_a_document_tell_its_posterior_mood(grammar, polarity):
-    """Sentence by sentence, as a document's words are those of its sentences; so no word is missed or told wrongly."""
+    """Checked sentence by sentence, so no word is missing or has the wrong sentiment."""
     told = {"positive": 0, "negative": 0, "neutral": 0}
     for document in islice(grammar.documents(3, "polarity"), 400):
         total = mood_of_document(grammar, document)
@@ -45,7 +45,7 @@ def test_what_stands_behind_not_is_its_opposite(grammar, polarity):
         f"the thing is not very {good.word} .": "negative",
         f"the thing is very {good.word} .": "positive",
         f"the thing is not {bad.word} .": "positive",
-        f"the thing is not {good.comparative} than the other .": "positive",  # which its mood decides as it stands
+        f"the thing is not {good.comparative} than the other .": "positive",  # the comparative shows the mood as it is
         f"they do not {good.adverb} go .": "positive",
         f"the {good.word} thing is {bad.word} .": "neutral",
         f"the {good.word} thing is {bad.word} and {bad.comparative} .": "negative",

@@ -1,4 +1,4 @@
-"""Questions on the embedded language's passages: what is asked, and that the passage settles it."""
+"""Test questions on passages of the built-in language: their form, and that the passage determines the answer."""
 
 import re
 from collections import Counter
@@ -25,8 +25,11 @@ def test_splits_share_no_passage_and_no_identity_and_the_words_are_the_languages
 
 
 def test_a_passage_settles_its_questions(splits):
-    """Answers are whole words of it, questions its words in its order. Who acts is what stands before the verb of a
-    plain sentence: of a name, a verb and two or three words, without another reading of the grammar."""
+    """Answers are whole words of the passage, and questions are its words in its order.
+
+    The agent is the name before the verb of a plain sentence, found without the grammar: a name, a verb and two or
+    three words.
+    """
     plain = 0
     for each in splits["train"]:
         for text, start in each.answers:
@@ -34,7 +37,7 @@ def test_a_passage_settles_its_questions(splits):
         first, *said, last = each.question.split(" ")
         assert (first in ("who", "which", "when"), last) == (True, "?")
         words = iter(each.context.split(" "))
-        assert [word for word in said if word in words] == said, each.question  # each is found behind the one before
+        assert [word for word in said if word in words] == said, each.question  # each occurs after the one before
         for sentence in re.findall(r"(?:^|(?<= \. ))(?:\w+ ){4,5}\.", each.context):
             subject, *rest = sentence[:-2].split(" ")
             if each.question == f"who {' '.join(rest)} ?":

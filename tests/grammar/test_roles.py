@@ -23,12 +23,12 @@ def splits(lexicon_name):
 
 @pytest.fixture(scope="module")
 def sentences(splits):
-    """Each sentence with all its propositions."""
+    """Return each sentence with all its propositions."""
     return [list(group) for _, group in groupby(splits["train"], key=lambda each: id(each.words))]
 
 
 class Reader(Scorer):
-    """Makes the program follow a text, in place of telling one."""
+    """Makes the program follow a given text, instead of generating one."""
 
     def __init__(self, grammar, tokens):
         super().__init__(tokens, grammar.tables.probabilities, LOG_PRIOR)
@@ -44,7 +44,7 @@ class Reader(Scorer):
 
 
 def readings(grammar, words):
-    """What the language says of a sentence alone; one with a pronoun once for each kind of thing that this may be."""
+    """Return the readings of a single sentence; a pronoun gives one reading for each kind of thing."""
     kinds = {(noun.kind, noun.gender) for nouns in grammar.lexicon.nouns.values() for noun in nouns}
     kinds |= {(kind, "plural") for kind, _ in kinds}
     subjects = [Referent(kind, agreement, "") for kind, agreement in sorted(kinds) if PRONOUNS[agreement] == words[0]]
@@ -57,7 +57,7 @@ def readings(grammar, words):
 
 
 def test_every_verb_has_its_proposition(grammar, sentences):
-    """All words of verbs are some proposition's predicate but those before them, and each predicate comes once."""
+    """Every word of a verb is the predicate of a proposition, except words before it; each predicate occurs once."""
     for each in sentences:
         places = [proposition.predicate for proposition in each]
         assert places == sorted(set(places))
@@ -76,7 +76,7 @@ def test_the_words_of_a_sentence_settle_its_roles(grammar, sentences):
 
 @pytest.fixture(scope="module")
 def words(grammar):
-    """Some words by what they are, of verbs that have no particle but `shut`, whose is the word behind it."""
+    """Return some words by kind; of these verbs only `shut` has a particle, the word after it."""
     lexicon = grammar.lexicon
     noun = {kind: nouns[0] for kind, nouns in lexicon.nouns.items()}
     verb = defaultdict(list)
@@ -106,7 +106,7 @@ def words(grammar):
     }  # fmt: skip
 
 
-# Sentences with brackets round what belongs to their one predicate.
+# Sentences with brackets around the arguments of their only predicate.
 WITH_ONE = """
 [A0 the man near a town] [V greets] [A1 Kim] .
 [AM-DIS also] , [A0 Kim] [AM-MNR newly] [V sleeps] [AM-LOC in Paris] .
@@ -127,8 +127,10 @@ does [A0 the man] [V greet] [A1 Kim] [AM-LOC in Paris] ?
 [A0 she] [V sleeps] .
 [A1 it] [V fades] .
 """.strip()
-# And each of several: two verbs of one subject, of which a place is the first's and what is in front is both's;
-# relative clauses, by subject and by object, with the place that is the main verb's; clauses in clauses, with an end
+# Sentences with several predicates: two verbs of one subject, where a place belongs to the first verb and words in
+# front to both;
+# relative clauses, by subject and by object, with a place that belongs to the main verb; clauses in clauses, with an
+# end
 # that belongs to the inner one.
 WITH_SEVERAL = """
 [AM-TMP nowadays] , [A0 Kim] [V sleeps] [AM-LOC in Paris] and greets the man .
@@ -167,7 +169,7 @@ WORKED = [*([line] for line in WITH_ONE.split("\n")), *(each.split("\n") for eac
 
 
 def parsed(bracketed, words):
-    """The words of the language, and the tags."""
+    """Return the words of the language, and the tags."""
     tokens, parts = [], []
     for piece in bracketed.split(" "):
         if piece.startswith("[") and len(piece) > 1:

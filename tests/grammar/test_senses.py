@@ -1,4 +1,4 @@
-"""The corpus with ambiguous words."""
+"""Test the corpus with ambiguous words."""
 
 import csv
 from collections import defaultdict
@@ -60,7 +60,7 @@ def test_english_has_homonyms():
         assert found[word] == {f"{kind}-{topics.index(topic)}" for kind, topic in pairs}
     with pytest.raises(UsageError, match=rf"^ambiguous={n + 1} exceeds the lexicon's {n} noun pairs; lower ambiguous"):
         shared_spellings(lexicon, n + 1)
-    least = make_lexicon(0.1, "english")  # that of corpus=english_senses, which has 12
+    least = make_lexicon(0.1, "english")  # the lexicon of corpus=english_senses has 12
     assert len(shared_spellings(least, 12)) == 48
 
 
@@ -76,7 +76,7 @@ def test_the_text_is_the_grammars_with_other_spellings(folder: Path, lexicon_nam
     known = (folder / "vocabulary.txt").read_text().split()
     assert known == sorted(set(known)) and not set(known) & set(senses)
     assert set(known).issuperset(word for document in documents for s in document for word in s.split())
-    # The grammar does not score this corpus by mistake: it knows none of the shared spellings.
+    # The grammar refuses to score this corpus: it does not know the shared spellings.
     spellings = set(spelt.values())
     for document in documents[:20]:
         shared = any(word in spellings for sentence in document for word in sentence.split())

@@ -1,4 +1,4 @@
-"""Judging whether a piece of text goes on with another."""
+"""Test the judgement whether a piece of text continues another."""
 
 from collections import Counter
 from itertools import islice
@@ -29,8 +29,10 @@ def documents(grammar: Grammar) -> list[list[str]]:
 
 
 def test_the_judge_is_as_good_as_it_says(judge: SentencePairs, documents: list[list[str]]):
-    """Of two sentences and two more, half of them another document's, and of the same swapped. Where the log-odds are
-    right, the expected accuracy is the mean of the likelier label's probability."""
+    """Two sentences and two more, half of them from another document, and the same in swapped order.
+
+    If the log-odds are right, the expected accuracy is the mean probability of the more likely label.
+    """
     label = uniforms(3, "labels", 0)
     next_odds, order_odds = [], []
     for document, other in zip(documents, documents[1:] + documents[:1], strict=True):

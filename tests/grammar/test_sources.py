@@ -1,4 +1,4 @@
-"""What all labelled texts of the embedded language have in common: their text, their sizes, and what is refused."""
+"""Test what all labelled texts of the built-in language have in common: their text, their sizes, and their errors."""
 
 from collections.abc import Callable
 from itertools import chain, groupby
@@ -43,7 +43,7 @@ def subjects(seed: int, split: str, words: int, lexicon: Words) -> list[str]:
     return [" ".join(each.words) for each in GrammarSubjects(seed, words, SCALE, lexicon).sentences()]
 
 
-# By the name of their stream what makes the sentences of a split.
+# Maps the name of a stream to a function that makes the sentences of a split.
 TEXTS: dict[str, Callable[[int, str, int, Words], list[str]]] = {
     "coreference": documents, "labels": labels, "roles": roles, "subjects": subjects,
 }  # fmt: skip
@@ -76,7 +76,7 @@ def test_a_split_has_as_many_as_asked_for_and_a_stream_of_its_own(make):
     assert make(2, sizes, SCALE).splits()["test"] != splits["test"]
 
 
-SIZES = [  # what the sizes are of, and what has them
+SIZES = [  # maps what a size counts to the texts that have it
     ("questions", lambda folder, sizes: GrammarQuestions(1, sizes)),
     ("documents", lambda folder, sizes: GrammarSummaries(1, sizes)),
     ("examples", lambda folder, sizes: write_endings(folder, 1, sizes, SCALE)),

@@ -15,7 +15,7 @@ def sentences(lexicon_name):
 
 
 def numbers_of(word, verbs):
-    """The numbers that a finite form goes with."""
+    """Return the numbers with which a finite form agrees."""
     if word in verbs:
         base, singular, past = verbs[word][:3]
         return {number for number, form in (("plural", base), ("singular", singular)) if word in (form, past)}
@@ -24,7 +24,9 @@ def numbers_of(word, verbs):
 
 
 def test_a_verb_agrees_with_its_subject(grammar, sentences):
-    """Whatever stands between them: the subject says its number by its form, and the verb, where its form shows one."""
+    """Whatever is between them: the form of the subject shows its number, and so does the verb if its form shows
+    one.
+    """
     nouns = [noun for nouns in grammar.lexicon.nouns.values() for noun in nouns]
     plural = {noun.plural for noun in nouns} | {PRONOUNS["plural"]}
     singular = {noun.forms[0] for noun in nouns} | {name.word for name in grammar.lexicon.names}
@@ -59,7 +61,7 @@ def test_subjects_in_sentences_of_each_kind(grammar, sentences):
         if words[0] in nations and words[1] == ",":
             assert 0 in each.subjects.values()
             found["apposition"] += 1
-        if words[0] == "both":  # two nouns are no subject with one head
+        if words[0] == "both":  # two nouns are not a subject with one head
             assert 2 not in each.subjects.values()
             found["both"] += 1
     assert set(found) == {"pronoun", "topic", "apposition", "both"}

@@ -1,4 +1,4 @@
-"""Documents of the embedded language and their summaries, beside the language's own scorer."""
+"""Test documents of the built-in language and their summaries against the language's scorer."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def splits(lexicon_name):
 
 
 def test_documents_are_the_languages_and_a_summary_is_all_that_it_tells_as_an_opinion(splits, grammar):
-    """By the scorer, which reads a sentence as one of opinion or can't. Sentences are found again in a row of words."""
+    """The scorer can read a sentence as an opinion or not. Sentences are found again in the sequence of words."""
     for each, found in zip(splits["test"], in_sentences(splits["test"]), strict=True):
         document = each.text.split("\n")
         (again,) = in_sentences([each._replace(text=each.text.replace("\n", " "))])
@@ -28,7 +28,9 @@ def test_documents_are_the_languages_and_a_summary_is_all_that_it_tells_as_an_op
 
 
 def test_a_summary_can_stand_alone_and_tells_the_mood(splits, grammar):
-    """Each of its sentences could begin a document; what it tells of the mood is most of what the document does."""
+    """Each sentence of a summary could begin a document; the summary shows most of what the document shows of the
+    mood.
+    """
     known = {"summary": 0.0, "rest": 0.0}
     for each in splits["train"]:
         document, summary = each.text.split("\n"), each.summary.split("\n")

@@ -1,4 +1,4 @@
-"""The embedded corpus's tasks, analogies and files."""
+"""Test the tasks, analogies and files of the built-in corpus."""
 
 import csv
 import hashlib
@@ -32,7 +32,7 @@ def test_acceptability_labels_are_what_the_language_says(grammar: Grammar):
 
 
 def test_all_kinds_of_violation_occur(grammar: Grammar):
-    """Each negative differs in one place from the sentence drawn for it, which is sampled again here."""
+    """Each negative differs at one place from the sentence drawn for it, which is sampled again here."""
     kinds, seen = violations(grammar.lexicon), dict.fromkeys([*violations(grammar.lexicon), "order"], 0)
     for index, (sentence, label) in enumerate(islice(acceptability(grammar, seed=1, split="x"), 1500)):
         if label == "acceptable":
@@ -52,7 +52,7 @@ def test_all_kinds_of_violation_occur(grammar: Grammar):
 
 
 def test_sentiment_posterior_by_brute_force(grammar: Grammar):
-    """Each evaluative word is a vote of equal weight, for the other mood after "not"; nothing else tells."""
+    """Each evaluative word is a vote with equal weight, reversed after "not"; no other word matters."""
     polarity = {a.word: a.polarity for a in grammar.lexicon.adjectives if a.polarity}
     log_odds = np.log(CONSISTENT_SHARE / (1 - CONSISTENT_SHARE))
     for sentence, _ in islice(sentiment(grammar, seed=1, split="test"), 100):
@@ -74,7 +74,7 @@ def test_analogies_are_well_formed(grammar: Grammar):
         assert all(len(set(question)) == 4 and vocabulary.issuperset(question) for question in questions)
     nations = {nation.capital: nation.country for nation in grammar.lexicon.nations}
     assert all(nations[a] == b and nations[c] == d for a, b, c, d in sections["capital-world"])
-    assert sum(b == a + "s" for a, b, _, _ in sections["gram8-plural"]) > 250  # most are regular
+    assert sum(b == a + "s" for a, b, _, _ in sections["gram8-plural"]) > 250  # most plurals are regular
 
 
 def test_write_corpus(tmp_path: Path, lexicon_name: Words):
@@ -88,7 +88,7 @@ def test_write_corpus(tmp_path: Path, lexicon_name: Words):
         documents = [document.split("\n") for document in text.removesuffix("\n\n").split("\n\n")]
         assert documents == list(islice(grammar.documents(1, split), len(documents)))
     with (tmp_path / "units.csv").open() as file:
-        rows = [row for row in csv.DictReader(file) if row["split"] == "test"]  # `documents` are test's
+        rows = [row for row in csv.DictReader(file) if row["split"] == "test"]  # `documents` are those of split test
     assert [int(row["unit"]) for row in rows] == list(range(len(documents)))
     for row, document in zip(rows, documents, strict=True):
         assert -float(row["nats"]) == pytest.approx(grammar.score(document).sum())
@@ -118,7 +118,7 @@ def test_the_text_stays_as_it_is(tmp_path: Path, lexicon_name: Words):
     """Committed results depend on every byte; a change here makes them all stale."""
     sizes = {"train": 3000, "validation": 500, "test": 1000}
     write_corpus(tmp_path, 1, sizes, {s: 8 for s in SPLITS}, 0.1, lexicon_name)
-    texts = [path for path in sorted(tmp_path.rglob("*.t*")) if path.is_file()]  # the scores may differ in a last digit
+    texts = [path for path in sorted(tmp_path.rglob("*.t*")) if path.is_file()]  # scores may differ in the last digit
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in texts)).hexdigest()
     assert len(texts) == 11 and digest == TEXT[lexicon_name]
 

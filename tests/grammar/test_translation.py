@@ -1,4 +1,4 @@
-"""The second language: what its sentences have to keep, seen in the words alone."""
+"""Test the second language: properties that sentences keep in translation, checked on words only."""
 
 from collections import Counter
 from itertools import islice
@@ -37,7 +37,7 @@ def pairs(grammar: Grammar) -> list[tuple[str, str]]:
 
 
 def forms(language: SecondLanguage, word: str) -> set[str]:
-    """Everything that the word may become."""
+    """Return all possible translations of the word."""
     stems, ending, agrees = language.entries[word]
     endings = {ending, INFINITIVE} if ending == PRESENT_PLURAL else {ending}
     return {
@@ -47,7 +47,7 @@ def forms(language: SecondLanguage, word: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 def source_of(grammar: Grammar, language: SecondLanguage) -> dict[str, str]:
-    """The dictionary read the other way."""
+    """Return the reversed dictionary."""
     return {form: word for word in grammar.vocabulary for form in forms(language, word)}
 
 
@@ -65,7 +65,7 @@ def test_the_vocabularies_are_disjoint_and_every_word_is_translated_once(grammar
 
 
 def test_agreement_and_order_in_every_noun_phrase(grammar, language, source_of, pairs):
-    """A determiner stands before its noun and the adjectives behind it, and all show the noun's gender and number."""
+    """A determiner precedes its noun, adjectives follow it, and all show the noun's gender and number."""
     nouns, n_phrases = grammar.tables.noun_of, 0
     modifiers = {a.word for a in grammar.lexicon.adjectives} | {nation.demonym for nation in grammar.lexicon.nations}
     determiners = {*DETERMINERS, *POSSESSIVES.values()}
@@ -93,7 +93,7 @@ def test_agreement_and_order_in_every_noun_phrase(grammar, language, source_of, 
 
 
 def test_by_hand(grammar, language):
-    """Order, and agreement over a distance: of a past verb and an adjective with their subject's gender."""
+    """Word order, and agreement at a distance: a past verb and an adjective agree with their subject in gender."""
     lexicon, stem = grammar.lexicon, {word: entry.stems[0] for word, entry in language.entries.items()}
     of_things = {word: entry.stems[-1] for word, entry in language.entries.items()}
     (man, woman), thing, adjective = lexicon.nouns["person"][:2], lexicon.nouns["thing"][0], lexicon.adjectives[0]

@@ -1,4 +1,4 @@
-"""Texts given in Python: long ones are cut and counted; unknown words and unknown settings are named."""
+"""Test texts given in Python: long ones are cut and counted; errors name unknown words and settings."""
 
 import json
 import sys
@@ -63,7 +63,7 @@ def language(name: str, folder) -> Language:
 
 @pytest.fixture
 def classifier(tmp_path):
-    """A BERT of no training that labels sentences, from its cell."""
+    """Return an untrained BERT that labels sentences, loaded from its cell."""
     target = "retable.tasks.sentences.SentenceTask"
     task = {"_target_": target, "name": "t", "sentences": ["s"], "label": "l", "labels": ["x", "y"]}
     task |= {"files": {"train": "train.tsv", "validation": "train.tsv"}, "metrics": ["accuracy"]}
@@ -176,7 +176,7 @@ def test_the_command_prints_the_same_words_in_one_line(classifier, monkeypatch, 
 
 
 def same_in(system: Language, text: str) -> dict[str, object]:
-    """What each method that takes a text makes of it, after and before another text."""
+    """Return the results of each method that reads a text, with this text before and after another one."""
     one = {"max_new_tokens": 3}
     return {
         "score": [system.score(text), system.score("the", context=text), system.score(text, context="the ")],
@@ -197,7 +197,7 @@ FORMS = [lambda text: "\ufeff" + text, lambda text: text.replace("\n", "\r\n"), 
 @pytest.mark.parametrize("form", FORMS, ids=["mark", "CRLF", "CR"])
 @pytest.mark.parametrize("end", ["", "\n"])
 def test_a_text_is_read_as_its_file_by_every_method(form, end, classifier, tmp_path):
-    """By characters, of which a mark and a CR would be some; the last line end counts, whatever it is written as."""
+    """With characters, of which a byte-order mark and a CR are some; the last line end counts in every form."""
     characters = character.train(LINES)
     (folder := tmp_path / "characters").mkdir()
     characters.save(folder / "tokenizer.json")

@@ -9,8 +9,8 @@ from retable.metrics.answers import answer_metrics, answer_scores, exact_match, 
 WORDS = {
     "The  Denver Broncos.": ["denver", "broncos"],
     "A an the": [],
-    "an-other theatre, a": ["another", "theatre"],  # articles go behind punctuation, and as whole words
-    "U.S.A. “a”": ["usa", "“", "”"],  # quotation marks beyond ASCII are no punctuation
+    "an-other theatre, a": ["another", "theatre"],  # articles are removed after punctuation, and only whole words
+    "U.S.A. “a”": ["usa", "“", "”"],  # quotation marks beyond ASCII are not punctuation
     "\u00a0£1.5\tmillion\n": ["£15", "million"],
     "the-a": ["thea"],
 }
@@ -41,11 +41,11 @@ def test_scores_by_question_need_all_predictions():
 @pytest.mark.real
 @pytest.mark.parametrize(("file", "exact_match", "f1"), [
     ("BERT_(ensemble)_(Google_AI_Language).json", 86.2, 92.2),  # Devlin et al. 2019, table 2
-    ("Logistic_Regression_Baseline_(Stanford_University).json", 40.1, 51.0),  # which reporting/references.yaml has
+    ("Logistic_Regression_Baseline_(Stanford_University).json", 40.1, 51.0),  # as in reporting/references.yaml
 ])  # fmt: skip
 def test_published_predictions_of_the_development_set(file, exact_match, f1, data_dir):
     answers = {q.id: [a.text for a in q.answers] for q in read_squad(data_dir / "squad" / "dev-v1.1.rebuilt.json")}
     assert len(answers) == 10570
     predictions = json.loads((data_dir / "squad" / "reference_predictions_v1.1" / file).read_bytes())
-    metrics = answer_metrics(dict.fromkeys(answers, "") | predictions, answers)  # the baseline's lack 13 questions
+    metrics = answer_metrics(dict.fromkeys(answers, "") | predictions, answers)  # the baseline lacks 13 answers
     assert {name: round(100 * value, 1) for name, value in metrics.items()} == {"exact_match": exact_match, "f1": f1}

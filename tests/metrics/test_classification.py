@@ -35,7 +35,7 @@ def test_confusion_matrices_by_hand():
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=200))
 def test_equals_scikit_learn(pairs):
-    """GLUE's scorers are these functions of scikit-learn."""
+    """GLUE's scorers call these functions of scikit-learn."""
     labels, predictions = np.array(pairs).T
     confusion = confusion_matrix(labels, predictions, range(4))
     assert accuracy(confusion) == pytest.approx(sklearn.metrics.accuracy_score(labels, predictions), abs=1e-9)

@@ -1,4 +1,4 @@
-"""Comparisons over seeds and units: against scipy's tests, definitions, and simulated experiments."""
+"""Test comparisons over seeds and units, against scipy's tests, definitions, and simulated experiments."""
 
 from itertools import combinations, product
 
@@ -15,7 +15,7 @@ UNITS = 40
 
 
 def sums_of(runs, blocks=None):
-    """One run's Sums per row of values (n_runs, n_units), each unit counting once."""
+    """Return one run's Sums for each row of values (n_runs, n_units); each unit counts once."""
     text = tuple(range(len(runs[0])))
     return [mean(run, text)._replace(blocks=blocks) for run in runs]
 
@@ -90,7 +90,9 @@ def test_neighbours_are_about_as_many_blocks_as_units_in_each():
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=6))
 def test_holms_rule_is_the_closed_test_of_bonferronis(p_values):
-    """A hypothesis is rejected if Bonferroni's test rejects each set of hypotheses that has it (Marcus et al. 1976)."""
+    """A hypothesis is rejected if Bonferroni's test rejects every set of hypotheses that contains it (Marcus et al.
+    1976).
+    """
     everyone = range(len(p_values))
     sets = [each for size in everyone for each in combinations(everyone, size + 1)]
     closed = [max(min(1, len(s) * min(p_values[j] for j in s)) for s in sets if i in s) for i in everyone]
@@ -100,7 +102,7 @@ def test_holms_rule_is_the_closed_test_of_bonferronis(p_values):
 
 def test_as_many_seeds_as_are_said_decide_four_times_in_five():
     generator = np.random.default_rng(5)
-    runs = np.array([0.0, 1.0, 2.0])  # s = 1
+    runs = np.array([0.0, 1.0, 2.0])  # standard deviation 1
     needed = compare(runs + 0.9, runs, "highest").seeds_needed
     p = stats.ttest_ind(generator.normal(0.9, 1, (4000, needed)), generator.normal(0, 1, (4000, needed)), axis=1).pvalue
     assert (p < 0.05).mean() == pytest.approx(0.8, abs=0.03)
@@ -110,7 +112,7 @@ def test_as_many_seeds_as_are_said_decide_four_times_in_five():
 
 @pytest.mark.parametrize(("seeds", "units"), [(3, 20), (5, 100)])
 def test_the_interval_holds_the_true_difference_as_often_as_it_says(seeds, units):
-    """Scores of units shared by both systems, of seeds, and of a seed on a unit; benchmarks/coverage.md has more."""
+    """Scores have effects of units, seeds, and a seed on a unit; benchmarks/coverage.md has more experiments."""
     generator = np.random.default_rng(units)
     held = 0
     for _ in range(600):

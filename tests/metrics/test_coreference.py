@@ -9,7 +9,7 @@ from retable.metrics.coreference import COLUMNS, METRICS, conll_average, corefer
 
 
 def of(clusters: str) -> list[list[str]]:
-    """Clusters of mentions that are letters: "ab c"."""
+    """Return clusters of mentions from letters, such as "ab c"."""
     return [list(cluster) for cluster in clusters.split()]
 
 
@@ -18,8 +18,8 @@ def scores(key: str, response: str, metric: str) -> list[float]:
     return [float(getattr(coreference, name)(counts, metric)) for name in ("recall", "precision", "f1")]
 
 
-# Test cases of the reference scorer (github.com/conll/reference-coreference-scorers, test/CorefMetricTestConfig.pm), of
-# the key {a} {bc} {def}: what they give as recall and precision.
+# Test cases of the reference scorer (github.com/conll/reference-coreference-scorers, test/CorefMetricTestConfig.pm) for
+# the key {a} {bc} {def}: expected recall and precision.
 CASES = {
     "A1": ("a bc def", {"muc": (1, 1), "b_cubed": (1, 1), "ceaf": (1, 1)}),
     "A2": ("a de", {"muc": (1 / 3, 1), "b_cubed": (7 / 18, 1), "ceaf": (0.6, 0.9)}),
@@ -30,7 +30,7 @@ CASES = {
     "A4": ("a bcx dy z", {"muc": (1 / 3, 1 / 3), "b_cubed": (5 / 9, 17 / 42), "ceaf": (2.2 / 3, 2.2 / 4)}),
     "A5": ("a bcxB dy z", {"muc": (1 / 3, 1 / 4), "b_cubed": (5 / 9, 2.5 / 8), "ceaf": (31 / 45, 31 / 60)}),
     "A6": ("a bcx dy Bz", {"muc": (1 / 3, 1 / 4), "b_cubed": (5 / 9, 17 / 48), "ceaf": (2.2 / 3, 2.2 / 4)}),
-    # from here on b is said again: in its cluster, in another, and ten times
+    # from here on b occurs again: in its cluster, in another, and ten times
     "A7": ("a bcxb dy z", {"muc": (1 / 3, 1 / 3), "b_cubed": (5 / 9, 17 / 42), "ceaf": (2.2 / 3, 2.2 / 4)}),
     "A8": ("a bcx dy bz", {"muc": (1 / 3, 1 / 3), "b_cubed": (5 / 9, 17 / 42), "ceaf": (2.2 / 3, 2.2 / 4)}),
     "A9": ("a bcx dy bbbbbbbbbbz", {"muc": (1 / 3, 1 / 3), "b_cubed": (5 / 9, 17 / 42), "ceaf": (2.2 / 3, 2.2 / 4)}),
@@ -50,7 +50,7 @@ def test_the_reference_scorers_cases(case):
 
 
 def by_definition(key: list[set[str]], response: list[set[str]]) -> list[float]:
-    """The counts, from links, mentions and alignments one by one."""
+    """Return the counts, computed from single links, mentions and alignments."""
 
     def links(clusters, others):
         right = 0
@@ -76,7 +76,7 @@ def by_definition(key: list[set[str]], response: list[set[str]]) -> list[float]:
 
 
 def random_clusters(generator: np.random.Generator) -> list[set[str]]:
-    """Of up to nine mentions up to five clusters, singletons among them."""
+    """Draw up to five clusters, including singletons, of up to nine mentions."""
     clusters = [set() for _ in range(5)]
     for mention in "abcdefghi":
         if generator.random() < 0.7:

@@ -23,7 +23,7 @@ def ratio(sums):
 
 
 def with_counts(values):
-    """One system: (n,) values to (1, n, 2), each unit counting once."""
+    """Convert values (n,) of one system to (1, n, 2); each unit counts once."""
     return np.stack([values, np.ones_like(values)], axis=-1)[None]
 
 
@@ -87,7 +87,7 @@ def test_resamples_depend_on_the_seed_alone_and_are_shared(values, monkeypatch):
     one = bootstrap(with_counts(values), ratio)
     shifted = bootstrap(np.concatenate([with_counts(values), with_counts(values + 1)]), ratio)
     assert shifted == pytest.approx(one + 0.5)
-    # with resamples of their own, values and −values would not cancel
+    # with separate resamples, values and −values would not cancel
     opposed = bootstrap(np.concatenate([with_counts(values), with_counts(-values)]), ratio)
     assert opposed == pytest.approx(np.zeros(1000), abs=1e-12)
 
@@ -110,8 +110,11 @@ def test_paired_test_at_its_ends_and_where_it_is_not_defined(values):
 
 
 def test_paired_test_of_few_disagreements_counts_those_as_far_as_observed():
-    """Sixty examples, four of which one system alone tells right: shares of sixtieths, which rounding parts, against
-    the same resamples counted in whole numbers."""
+    """Sixty examples; only one system is right on four of them.
+
+    The shares are sixtieths, in which rounding would separate ties; they are compared with whole-number counts over the
+    same resamples.
+    """
     differences = np.zeros(60)
     differences[:4] = 1
     of_whole = bootstrap(with_counts(differences), lambda sums: sums[..., 0], resamples=4000)

@@ -24,7 +24,7 @@ def units(labels, predictions):
 def test_units_add_up_to_the_metric(metric, kind):
     labels = SCORES if metric in ("pearson", "spearman") else CLASSES
     runs = [np.where(GENERATOR.random(N) < 0.6, labels, GENERATOR.permutation(labels)) for _ in range(2)]
-    runs[1][:3] = 2  # of classes one that no label has
+    runs[1][:3] = 2  # class 2 is not a label
     found = [Labelled.sums(units(kind(labels), kind(run)), metric) for run in runs]
     of_confusion = {"accuracy": lambda counts: counts.trace() / counts.sum(), "matthews": matthews, "f1": f1}
     if metric in of_confusion:
@@ -44,7 +44,7 @@ def test_units_add_up_to_the_metric(metric, kind):
 def test_f1_is_of_class_1_and_without_labels_there_is_only_the_mean_of_columns():
     assert Labelled.sums(units(["1", "1"], ["1", "1"]), "f1").value() == 1
     assert Labelled.sums(units([0, 0], [0, 0]), "f1").value() == 0
-    assert Labelled.sums(units(["2", "0"], ["2", "0"]), "f1").value() == 0  # and of no other class
+    assert Labelled.sums(units(["2", "0"], ["2", "0"]), "f1").value() == 0  # class 2 does not count
     assert Labelled.sums(units([1, 0, 1, 0], [1, -1, 1, 1]), "f1").value() == pytest.approx(2 * 2 / (2 * 2 + 1))
     rows = units([None, None], [1, 0]).assign(nats=[1.0, 2.0])
     assert Labelled.values(rows, ["accuracy", "f1", "pearson", "nats", "bits"]) == {"nats": 1.5}
@@ -55,7 +55,7 @@ def test_hundreds_of_classes_need_two_columns_each_and_agree_with_scikit_learn()
     predictions[:600] = labels[:600]
     found = Labelled.sums(units(labels, predictions), "matthews")
     n_classes = len({*labels, *predictions})
-    assert n_classes > 350 and found.sums.shape == (1200, 1 + 2 * n_classes)  # not its square
+    assert n_classes > 350 and found.sums.shape == (1200, 1 + 2 * n_classes)  # not the square of the number of classes
     assert found.value() == pytest.approx(sklearn.metrics.matthews_corrcoef(labels, predictions), rel=1e-12)
 
 

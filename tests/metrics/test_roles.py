@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from retable.metrics.roles import role_counts
 from retable.metrics.spans import convert
 
-# Labels, predictions, and the right, found and labelled arguments that srl-eval.pl counts.
+# Labels, predictions, and the numbers of right, found and labelled arguments that srl-eval.pl counts.
 GOLDEN = {
     "equal": ("B-A0 B-V B-A1 I-A1", "B-A0 B-V B-A1 I-A1", (2, 2, 2)),
     "only the verb": ("O B-V O", "O B-V O", (0, 0, 0)),
@@ -36,7 +36,7 @@ tag_rows = st.lists(st.sampled_from(TAGS), min_size=6, max_size=6)
 
 
 def by_word(tags):
-    """An argument as the set of its words, found word by word: the roles by the places of their first words."""
+    """Return arguments as sets of words, found word by word, with roles in the order of their first words."""
     found, place = {}, None
     last = {}
     for i, tag in enumerate(convert(tags, "IOB2")):

@@ -1,4 +1,4 @@
-"""Points from a known law give it back; its optimum is that of a search."""
+"""Test that a fit to points of a known law finds this law, and that its optimum is that of a search."""
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,7 @@ from retable.metrics.scaling_laws import STARTS, Law, fit_law, fit_parabola, law
 
 LAW = Law(E=1.9, A=90.0, B=300.0, alpha=0.42, beta=0.47)
 BUDGETS = [1e10, 1e11, 1e12, 1e13]
-SIZES = np.geomspace(0.15, 6, 6)  # in times the best
+SIZES = np.geomspace(0.15, 6, 6)  # sizes in multiples of the optimal size
 
 
 def models(law=LAW):
@@ -33,7 +33,7 @@ def test_exact_points_give_the_law_back_from_the_papers_starts():
 def test_the_law_is_within_the_interval_of_noisy_points():
     N, D = models()
     losses = LAW.loss(N, D) * np.exp(2e-3 * np.random.default_rng(0).standard_normal(len(N)))
-    law = fit_law(N, D, losses, STARTS[::9])  # which are enough here
+    law = fit_law(N, D, losses, STARTS[::9])  # these are enough here
     laws = resampled_laws(N, D, losses, law, resamples=24)
     for number in (*Law._fields, "decay", "exponent"):
         low, high = law_interval(laws, number)
@@ -43,7 +43,7 @@ def test_the_law_is_within_the_interval_of_noisy_points():
 
 
 def test_the_fit_is_least_in_the_huber_loss():
-    """Equation 3 of Hoffmann et al., with delta = 1e-3; of outliers, which squares would follow."""
+    """Equation 3 of Hoffmann et al. with delta = 1e-3; outliers would move a least-squares fit."""
     N, D = models()
     losses = LAW.loss(N, D) * np.where(np.arange(len(N)) % 5, 1, np.linspace(0.97, 1.02, len(N)))
 
@@ -59,7 +59,7 @@ def test_the_fit_is_least_in_the_huber_loss():
 
 
 def test_the_fit_is_that_of_scipys_robust_least_squares():
-    """A trust-region method on the closed form, whose Huber loss is the same for f_scale = delta."""
+    """A trust-region method on the closed form; its Huber loss is the same for f_scale = delta."""
     N, D = models()
     losses = LAW.loss(N, D) * np.exp(2e-3 * np.random.default_rng(3).standard_t(2, len(N)))
 
@@ -106,7 +106,7 @@ def test_the_parabolas_vertex():
     N = np.exp([9, 10, 11.5, 12])
     curve, size, loss = fit_parabola(N, 2 + 0.1 * (np.log(N) - 10.4) ** 2)
     assert np.log(size) == pytest.approx(10.4) and loss == pytest.approx(2) and curve(10.4) == pytest.approx(2)
-    noisy = [2.3, 2.0, 2.1, 2.2]  # by numpy's other fit
+    noisy = [2.3, 2.0, 2.1, 2.2]  # compared with numpy's fit
     two, one, _ = np.polyfit(np.log(N), noisy, 2)
     assert np.log(fit_parabola(N, noisy).size) == pytest.approx(-one / (2 * two))
 
@@ -146,4 +146,4 @@ def test_the_interval_holds_the_true_slope_19_times_in_20():
     for _ in range(600):
         line = fit_line(x, 2 * x + 0.3 * rng.standard_normal(5))
         inside += line.low < 2 < line.high
-    assert inside / 600 == pytest.approx(0.95, abs=0.025)  # by the normal distribution it were 0.88
+    assert inside / 600 == pytest.approx(0.95, abs=0.025)  # with the normal distribution it would be 0.88

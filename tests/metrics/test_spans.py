@@ -16,8 +16,8 @@ from retable.metrics.spans import (
     write_tags,
 )
 
-# Labels, predictions, and conlleval's correct, found and labelled chunks, as its rules startOfChunk and endOfChunk run
-# in Perl count them. A property below has all that may stand in tags of B, I and O.
+# Labels, predictions, and the correct, found and labelled chunks of conlleval: its rules startOfChunk and endOfChunk,
+# counted in Perl. A property test below covers all combinations of tags B, I and O.
 GOLDEN = {
     # IOB2
     "too long": ("B-NP O O", "B-NP I-NP O", (0, 1, 1)),
@@ -25,12 +25,12 @@ GOLDEN = {
     "I behind O": ("O B-NP I-NP", "O I-NP I-NP", (1, 1, 1)),
     "I of another type": ("B-NP I-VP O", "B-NP B-VP O", (2, 2, 2)),
     "IOB1 against IOB2": ("I-PER O I-LOC I-ORG", "B-PER O B-LOC B-ORG", (3, 3, 3)),
-    # E as the script knows it from IOE: it ends a chunk before E, I and O
+    # E as the script knows it from IOE: a chunk ends before E, I and O
     "E before I": ("I-NP E-NP I-NP E-NP", "I-NP E-NP I-NP E-NP", (2, 2, 2)),
     "E before E": ("E-NP E-NP", "E-NP E-NP", (2, 2, 2)),
     "E alone behind O": ("O B-NP O", "O E-NP O", (1, 1, 1)),
     "B before E": ("B-NP E-NP", "B-NP I-NP", (1, 1, 1)),
-    # IOBES without neighbours of one type, where the script reads S by its type
+    # IOBES without neighbours of the same type, for which the script reads S by its type
     "IOBES": ("S-PER O B-LOC I-LOC E-LOC S-PER", "S-PER O B-LOC I-LOC E-LOC S-PER", (3, 3, 3)),
     "IOBES against IOB2": ("S-PER O B-LOC E-LOC", "B-PER O B-LOC I-LOC", (2, 2, 2)),
     "IOBES left open": ("B-LOC E-LOC O", "B-LOC I-LOC O", (1, 1, 1)),
@@ -40,15 +40,15 @@ GOLDEN = {
     "hyphens in types": ("B-C-ARG1 I-C-ARG1", "B-C-ARG1 B-R-ARG1", (0, 2, 1)),
 }
 SCHEMES = ["IOB1", "IOB2", "IOBES"]
-ENDS = {"BB", "BO", "IB", "IO", "EE", "EI", "EO"}  # conlleval's endOfChunk for tags of one type
-STARTS = {"BB", "IB", "OB", "OI", "EE", "EI", "OE"}  # and its startOfChunk
+ENDS = {"BB", "BO", "IB", "IO", "EE", "EI", "EO"}  # conlleval's endOfChunk for tags of the same type
+STARTS = {"BB", "IB", "OB", "OI", "EE", "EI", "OE"}  # conlleval's startOfChunk
 
 iob_tags = st.lists(st.sampled_from(["O", "B-x", "I-x", "B-y", "I-y"]), max_size=12)
 all_tags = st.lists(st.sampled_from(["O", *(f"{letter}-{kind}" for letter in "BIES" for kind in "xy")]), max_size=12)
 
 
 def conlleval(labels: list[list[str]], predictions: list[list[str]]) -> tuple[int, int, int]:
-    """The script's counts by its own way of counting: one pass, no chunks, an O between sentences."""
+    """Return the counts of the script, computed as in the script: one pass without chunks, an O between sentences."""
 
     def at_boundary(before, tag, pairs, changed):
         (last, last_type), (letter, kind) = before, tag
@@ -111,7 +111,7 @@ def test_sequences_in_three_schemes():
     assert all(chunks(tags.split()) == found for tags in written.values())
     written = {scheme: " ".join(convert(["O", "B", "I", "O", "B", "B"], scheme)) for scheme in SCHEMES}
     assert written == {"IOB1": "O I I O I B", "IOB2": "O B I O B B", "IOBES": "O B E O S S"}
-    # Where the Perl script has no rule: in IOBES, and before an S where an E is due.
+    # Cases for which the Perl script has no rule: IOBES, and S where E is expected.
     tags = ["B-x", "E-x", "B-x", "E-x", "S-x", "S-x", "B-x", "S-x", "I-x"]
     places = [(0, 2), (2, 4), (4, 5), (5, 6), (6, 7), (7, 8), (8, 9)]
     assert chunks(tags) == [Chunk("x", start, end) for start, end in places]
@@ -127,7 +127,7 @@ def test_other_schemes_are_iobes_in_other_letters(letters, tags):
 
 
 def test_a_tag_without_its_letter_first_is_refused_with_all_letters():
-    """A type first, a type alone, another mark for the hyphen, small letters, nothing: none is read as something."""
+    """A type first, only a type, another character instead of the hyphen, small letters, nothing: all give an error."""
     letters = "BIESMLUW"
     firsts = {f"PER-{letter}": f"{letter}-PER" for letter in letters} | {"C-ARG1-B": "B-C-ARG1", "PER": "B-PER"}
     others = {tag: f"B-{tag}" for tag in ("PER-O", "PER-X", "B_PER", "b-PER", "o", "BI-PER", "MISC-")}

@@ -1,4 +1,4 @@
-"""ROUGE of summaries: by hand, against rouge-score on the whole, and without the library."""
+"""Test ROUGE of summaries: by hand, against rouge-score on the whole summary, and without the library."""
 
 import subprocess
 import sys
@@ -20,11 +20,11 @@ def scores(found: list[str], right: list[str], stemmer: bool = False) -> dict[st
 
 
 def test_two_documents_by_hand():
-    # Five words and four; "the cat" and "mat" in both: three words, one pair, and a sequence of three.
+    # Five words and four words; both have "the cat" and "mat": three words, one pair, and a sequence of three.
     by_hand = {"rouge1": 2 * 3 / (5 + 4), "rouge2": 2 * 1 / (4 + 3), "rougeL": 2 * 3 / (5 + 4)}
     found = scores(["The cat lay on mat."], ["the cat , a mat ."])
     assert {name: found[name] for name in by_hand} == pytest.approx(by_hand)
-    # As one sequence "a b c d" and "c d a b" have two words in common; sentence by sentence all four.
+    # As one sequence, "a b c d" and "c d a b" have two words in common; sentence by sentence all four.
     found = scores(["a b", "c d"], ["c d", "a b"])
     assert (found["rougeL"], found["rougeLsum"]) == (0.5, 1.0)
     assert scores(["dogs running"], ["dog runs"])["rouge1"] == 0
@@ -54,7 +54,9 @@ def test_without_the_library_a_line_says_what_to_install(monkeypatch):
 
 
 def test_a_stream_that_was_stderr_at_the_librarys_import_stays_open():
-    """Its absl would close it where logging is configured, as Hydra and MLflow do: a captured stream."""
+    """The library's absl would close the stream when logging is configured, as by Hydra and MLflow: a captured
+    stream.
+    """
     code = """
 import io, logging.config, sys
 from retable.metrics.summaries import rouge_library

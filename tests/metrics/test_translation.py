@@ -16,7 +16,7 @@ def translation_scores(hypotheses: list[str], references: list[str]) -> dict[str
 
 
 def test_bleu_by_hand():
-    """Seven words against eight: precisions 7/7, 5/6, 3/5, 1/4; brevity exp(1 − 8/7)."""
+    """Seven words against eight: precisions 7/7, 5/6, 3/5, 1/4; brevity penalty exp(1 − 8/7)."""
     scores = translation_scores(["a b c d e f g"], ["a b c d x e f g"])
     expected = 100 * np.exp(1 - 8 / 7) * (7 / 7 * 5 / 6 * 3 / 5 * 1 / 4) ** 0.25
     assert [scores[name] for name in ("bleu", "bleu_lowercase", "bleu_words")] == pytest.approx([expected] * 3)

@@ -34,7 +34,7 @@ def test_a_class_says_which_columns_a_statistic_is_of_and_what_is_best():
 
 
 def test_likelihoods_are_those_of_a_whole_text_and_compared_by_logarithms():
-    # And another system's on the same words are on the same text.
+    # Units of another system with the same words belong to the same text.
     counts = {"tokens": [3, 9, 1], "words": [2, 5, 1], "bytes": [10, 40, 1]}
     units = pd.DataFrame({"unit": range(3), "nats": [7.5, 20.25, 0.5], **counts})
     expected = likelihood_metrics(28.25, *(sum(each) for each in counts.values()))
@@ -61,7 +61,7 @@ def test_a_further_set_is_known_by_the_name_of_its_task():
 
 
 def test_a_uniform_model_has_its_vocabulary_as_perplexity():
-    # 12 tokens of 32 equal choices are 5 bits each; they spell 6 words and 30 bytes
+    # 12 tokens of 32 equally likely choices are 5 bits each; they spell 6 words and 30 bytes
     metrics = likelihood_metrics(nats=12 * math.log(32), tokens=12, words=6, bytes=30)
     assert metrics["perplexity_token"] == pytest.approx(32)
     assert metrics["perplexity_word"] == pytest.approx(32**2)

@@ -1,4 +1,4 @@
-"""Small corpora for the models that are counted: sentences of word ids, and the stream that they stand in."""
+"""Small corpora for counted models: sentences of word ids, and their stream."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-END = 0  # the boundary's id
+END = 0  # id of the boundary
 
 
 def stream(sentences: list[list[int]]) -> np.ndarray:
@@ -16,7 +16,9 @@ def stream(sentences: list[list[int]]) -> np.ndarray:
 
 
 def sentences(seed: int, n: int, n_words: int) -> list[list[int]]:
-    """Of words from 1 up, the last of them rare, some words more likely after some others."""
+    """Draw sentences of words from 1 upwards; the last word is rare, and some words are more likely after some
+    others.
+    """
     rng = np.random.default_rng(seed)
     made = []
     for length in rng.integers(0, 8, n):
@@ -27,12 +29,12 @@ def sentences(seed: int, n: int, n_words: int) -> list[list[int]]:
 
 
 def words_of(text: list[list[int]]) -> list[tuple[int, tuple]]:
-    """Return each word of sentences with the words before it in its sentence, `<s>` first."""
+    """Return each word of the sentences with the words before it in its sentence; `<s>` is the first of these."""
     return [(word, ("<s>", *sentence[:i])) for sentence in text for i, word in enumerate([*sentence, END])]
 
 
 def n_grams(text: list[list[int]], order: int) -> dict[int, Counter]:
-    """Return the counts of the n-grams of sentences by their order; `<s>` is none by itself."""
+    """Return the counts of the n-grams of sentences, by order; `<s>` is not counted as a unigram."""
     padded = [("<s>", *sentence, END) for sentence in text]
     found = {n: Counter(s[i : i + n] for s in padded for i in range(len(s) - n + 1)) for n in range(1, order + 1)}
     del found[1][("<s>",)]
@@ -40,7 +42,7 @@ def n_grams(text: list[list[int]], order: int) -> dict[int, Counter]:
 
 
 class Book:
-    """A recursion of a paper over dictionaries of tuples; n-grams are counted by their contexts (`after`)."""
+    """A recursion of a paper, computed over dictionaries of tuples; `after` has the counts of n-grams by context."""
 
     def __init__(self, text: list[list[int]], model: Any):
         self.model, self.vocab_size, self.order = model, model.vocab_size, model.order
@@ -51,7 +53,7 @@ class Book:
                 self.after[n_gram[:-1]][n_gram[-1]] = count
 
     def probability(self, word: int, context: tuple) -> float:
-        """Return that of a word after all words before it in its sentence."""
+        """Return the probability of a word after all words before it in its sentence."""
         return self.given(word, context[len(context) - min(len(context), self.order - 1) :])
 
     def lower(self, word: int, context: tuple) -> float:
@@ -62,7 +64,7 @@ class Book:
 
 
 def assert_distribution_after_every_context(model: Any, n_words: int, longest: int = 3) -> None:
-    """After all contexts of words from 1 to `n_words`."""
+    """Check that probabilities sum to 1 after every context of words from 1 to `n_words`."""
     for length in range(longest + 1):
         for context in product(range(1, n_words + 1), repeat=length):
             following = model.next_log_prob(np.array(context, int))
@@ -76,7 +78,9 @@ def estimated(model: Any, text: list[list[int]]) -> Any:
 
 
 def penn_treebank(data_dir: Path, make: Callable[..., object]) -> dict[str, float]:
-    """Estimate `make(vocab_size, boundary)` on the training text. Return its perplexity on the other two."""
+    """Estimate `make(vocab_size, boundary)` on the training text of the Penn Treebank. Return the other texts'
+    perplexities.
+    """
     words = {
         split: [w for line in (data_dir / "ptb" / f"ptb.{split}.txt").open() for w in [*line.split(), "<eos>"]]
         for split in ("train", "valid", "test")

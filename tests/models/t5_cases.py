@@ -1,4 +1,4 @@
-"""Small T5s of both kinds, and transformers' with the same weights."""
+"""Small T5s of both versions, and transformers' T5s with the same weights."""
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ KINDS = {"v1.0": "relu", "v1.1": "geglu"}
 
 
 def widened(model: nn.Module) -> nn.Module:
-    """Weights far from the start, where norms are idle and attention flat."""
+    """Draw weights far from initial ones, where normalisation has no effect and attention is uniform."""
     for name, parameter in model.named_parameters():
         if "norm" in name:
             nn.init.uniform_(parameter, 0.5, 1.5)
@@ -26,7 +26,9 @@ def build(kind: str, dropout: float = 0.1) -> T5:
 
 
 def transformers_t5(model: T5, kind: str, head: Tensor) -> nn.Module:
-    """T5ForConditionalGeneration with the weights of `model` and of a head, its own or, in v1.0, the embedding."""
+    """Return T5ForConditionalGeneration with the weights of `model` and of a head; in v1.0 the head is the
+    embedding.
+    """
     import transformers
 
     config = transformers.T5Config(
@@ -35,7 +37,7 @@ def transformers_t5(model: T5, kind: str, head: Tensor) -> nn.Module:
         pad_token_id=0, eos_token_id=1, decoder_start_token_id=0,
     )  # fmt: skip
     theirs = transformers.T5ForConditionalGeneration(config).eval()
-    theirs.lm_head.weight = nn.Parameter(head.detach().clone())  # it ties the two whatever the configuration says
+    theirs.lm_head.weight = nn.Parameter(head.detach().clone())  # transformers ties both in any configuration
     weights = weights_in_transformers(model)
     for side in ("encoder", "decoder"):
         weights[f"{side}.embed_tokens.weight"] = weights["shared.weight"]

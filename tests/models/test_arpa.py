@@ -13,8 +13,8 @@ from retable.models.pruning import Pruned
 
 WORDS = ["<eos>", "<unk>", "the", "café", "a\u00a0b", "-1.5", "\\end\\"]
 
-# What toolkits may write: text before the model, spaces or tabs, weights or none, no <s> among the 1-grams,
-# a 3-gram (b a </s>) whose first two words are no 2-gram, and one (a b </s>) whose last two words are none.
+# Variants that toolkits write: text before the model, spaces or tabs, with or without weights, no unigram <s>,
+# a trigram (b a </s>) whose first two words are not a bigram, and one (a b </s>) whose last two words are not a bigram.
 BY_HAND = """made by hand
 
 \\data\\
@@ -48,7 +48,7 @@ def estimated(order: int, tokens: np.ndarray) -> KneserNey:
 
 
 def entries(path: Path) -> dict[str, list[float]]:
-    """An ARPA file's numbers, by n-gram."""
+    """Return the numbers of an ARPA file, by n-gram."""
     lines = (line.split("\t") for line in path.read_text(encoding="utf-8").split("\n"))
     return {line[1]: [float(line[0]), *map(float, line[2:])] for line in lines if len(line) > 1}
 
@@ -69,7 +69,7 @@ def test_a_file_scores_as_by_hand(tmp_path):
         *[-0.4, -0.05 - 0.2 - 1.0, -0.1 - 0.6, -0.3, -0.02 - 0.3 - 0.6, -0.11], *[-0.4, -0.05 - 0.2, -0.3, -0.12],
     ]  # fmt: skip
     np.testing.assert_allclose(model.log_prob(words) / np.log(10), expected, rtol=0, atol=1e-6)
-    write_arpa(model.model, model.words, tmp_path / "again.arpa")  # without those that are only on the way to others
+    write_arpa(model.model, model.words, tmp_path / "again.arpa")  # without n-grams that only lead to longer ones
     listed = {"</s>", "<unk>", "a", "b", "<s> a", "a b", "a a", "b a </s>", "a b </s>"}
     assert entries(tmp_path / "again.arpa").keys() == listed
 
@@ -119,15 +119,15 @@ def test_words_that_no_file_can_hold_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(("old", "new", "complaint"), [
-    ("ngram 1=4", "ngram 2=4", "numbers of its 1-grams"),
-    ("ngram 3=2", "ngram 3=3", "not all of the 3 lines"),
+    ("ngram 1=4", "ngram 2=4", "numbers of 1-grams"),
+    ("ngram 3=2", "ngram 3=3", "some of the 3 lines"),
     ("ngram 3=2", "ngram 3=1", r"expected \\end\\ but got -?\S+ a b </s>"),
     ("\\2-grams:", "\\3-grams:", r"expected \\2-grams: but got \\3-grams:"),
     ("</s>\n-1.0", "<t>\n-1.0", "lack </s>"),
     ("-0.6\ta", "-0.6\tb", "twice"),
     ("-0.2\ta a", "-0.2\ta b", "2-grams contain an n-gram twice"),
-    ("-0.2\ta a", "-0.2\ta c", "not in its 1-grams"),
-    ("-0.2\ta a", "-0.2\ta", "not all of the 3 lines"),
+    ("-0.2\ta a", "-0.2\ta c", "not in the 1-grams"),
+    ("-0.2\ta a", "-0.2\ta", "some of the 3 lines"),
     ("-0.2\ta a", "minus\ta a", "could not convert"),
     ("\n\\end\\", "", r"expected \\end\\ but got the end of the file"),
 ])  # fmt: skip
@@ -143,7 +143,7 @@ def test_unsound_files_are_refused(tmp_path, old, new, complaint):
 @pytest.mark.real
 @pytest.mark.parametrize("order", [3, 5])
 def test_estimates_are_kenlms(data_dir, tmp_path, order):
-    """Every probability and back-off weight of the model that `lmplz` estimated on the same text."""
+    """Compared with the model of `lmplz` on the same text: every probability and every back-off weight is the same."""
     folder = data_dir / "kenlm_reference"
     train = [[*line.split(), "</s>"] for line in (folder / "train.txt").read_text().splitlines()]
     ids = {word: index for index, word in enumerate({"<unk>": 0} | {w: 0 for line in train for w in line})}

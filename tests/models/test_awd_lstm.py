@@ -25,9 +25,10 @@ def awd_lstm(n_layers: int = L, **settings: float) -> AWDLSTM:
 
 
 def by_equations(model: AWDLSTM, ids: np.ndarray, state: list, masks: dict) -> tuple[np.ndarray, np.ndarray, list]:
-    """The last layer's output before and after dropout (B, T, D), and the state after, time by time.
+    """Return the last layer's output before and after dropout (B, T, D), and the final state, computed time by
+    time.
 
-    state: of each layer h and c, (B, H). masks: `words` (V, 1), `inputs` and `outputs` of each layer (B, 1, ·) and
+    state: for each layer h and c, (B, H). masks: `words` (V, 1), `inputs` and `outputs` of each layer (B, 1, ·) and
     `weights` of each layer, (4H, H).
     """
     p, state, raws, outputs = arrays(model), [tuple(pair) for pair in state], [], []
@@ -70,7 +71,7 @@ def test_evaluation_equals_a_loop_written_from_the_equations(n_layers):
 
 @pytest.fixture
 def recorded(monkeypatch) -> list[Tensor]:
-    """The masks that dropout makes of ones, as it makes them."""
+    """Record the masks that dropout makes, which are dropout applied to ones."""
     masks: list[Tensor] = []
 
     def record(ones: Tensor, *args: float) -> Tensor:
@@ -84,7 +85,8 @@ def recorded(monkeypatch) -> list[Tensor]:
 
 
 def test_training_equals_the_equations_with_its_masks(recorded):
-    # By their shapes: words (V, 1); embedded words, then what each layer gives (B, 1, ·); each layer's weights (4H, H).
+    # Masks in the order of their shapes: words (V, 1); embedded words and the output of each layer (B, 1, ·); each
+    # layer's weights (4H, H).
     model, ids = awd_lstm(**ALL).train(), torch.randint(V, (B, T))
     before = start(L)
     hidden, after = model(ids, as_state(before))
@@ -122,7 +124,7 @@ def batch() -> TokenBatch:
 def test_the_objective_adds_the_penalty_in_training_only():
     objective = CausalLM(awd_lstm(alpha=2.0, beta=1.0), V, tie=True, bias=True, reduction="mean")
     loss, metrics, _ = objective.train().loss(batch(), None, step=0)
-    copied = copy.deepcopy(objective)  # which a penalty with a gradient would refuse
+    copied = copy.deepcopy(objective)  # a copy fails if a penalty has a gradient
     assert copied.head.weight is copied.model.embedding.weight is not objective.head.weight
     objective.model(batch().input_ids)
     assert loss.item() == pytest.approx(metrics["loss"].item() + objective.model.penalty.item())

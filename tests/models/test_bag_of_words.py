@@ -29,7 +29,8 @@ def test_the_linear_baseline_is_logistic_regression():
     def closure():
         optimizer.zero_grad()
         weight = objective.head.weight
-        # Its penalty is ½|a|² / C on the difference a of the two labels' weights, which are ±a/2 at the optimum.
+        # The penalty is ½|a|² / C. Vector a is the difference of the two labels' weights, which are ±a/2 at the
+        # optimum.
         loss = F.cross_entropy(objective(batch), batch.labels, reduction="sum") + (weight**2).sum() / 10
         loss.backward()
         return loss
@@ -61,7 +62,7 @@ def test_dropout_leaves_words_out_while_it_trains():
     assert kept.mean().item() == pytest.approx(35, abs=0.5)
     assert kept.std().item() == pytest.approx((50 * 0.3 * 0.7) ** 0.5, rel=0.1)
     assert (model.eval()(ids, lengths)[:, 1] == 50).all()
-    # The mean is over the words that are left, none of them possibly.
+    # The mean is over the words that dropout leaves; possibly it leaves none.
     averaged = deep_averaging(0, dropout=0.3)
     torch.testing.assert_close(averaged(ids, lengths)[0], averaged.embedding.weight[1])
     assert not DeepAveraging(V, D, 0, dropout=1.0)(IDS, LENGTHS).any()

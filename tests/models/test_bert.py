@@ -23,7 +23,7 @@ def test_the_summary_is_that_of_all_states(model):
 
 
 def test_rotary_positions_turn_queries_and_keys():
-    """One query and one head at a time, without the padding."""
+    """Compared with a loop over queries and heads, without padding."""
     model = build("bert, rotary")
     assert not torch.allclose(model(IDS.flip(1)).flip(1), model(IDS), atol=1e-2)
     attention, hidden = model.blocks[0].attention, torch.randn(B, T, D)
@@ -52,7 +52,9 @@ def test_norms_have_the_epsilon_of_berts_code(norm):
 
 
 def test_positions_that_begin_as_sinusoids_tell_distances():
-    """The product of two of them depends on how far apart they are, and they vary as much as other weights."""
+    """The product of two positions depends on their distance, and they have the same variance as other initial
+    weights.
+    """
     torch.manual_seed(0)
     places = BERT(20, 64, 1, 2, max_length=50, dropout=0.0, sinusoids=True).positions.weight.detach()
     products = places @ places.mT

@@ -29,7 +29,7 @@ def ids() -> tuple[Tensor, Tensor]:
 
 
 def test_attention_flow_equals_its_equations():
-    """Row by row, without padding, and with the (T, J, 3H) of all pairs written out."""
+    """Compared with a computation row by row, without padding, that keeps all pairs of words (T, J, 3H)."""
     torch.manual_seed(0)
     flow, context, question = AttentionFlow(H), torch.randn(3, T, H), torch.randn(3, J, H)
     output = flow(context, question, CONTEXT_LENGTHS, QUESTION_LENGTHS)
@@ -58,7 +58,7 @@ def test_states_are_g_beside_m_and_beside_m2():
 
 
 def test_matches_are_words_of_the_other_text_as_written_and_in_any_case():
-    """Pair by pair, in letters; what stands behind a row's length is random here."""
+    """Compared pair by pair, with the letters of words; after the end of a row, ids are random."""
     context, question = ids()
     found = Matches(WORDS)(context, question, QUESTION_LENGTHS)
     for row, length in enumerate(QUESTION_LENGTHS.tolist()):
@@ -72,7 +72,7 @@ def test_matches_are_words_of_the_other_text_as_written_and_in_any_case():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_the_other_text_has_reaches_the_contextual_layer_last(kind):
-    """[x; ELMo(x); matches] is its input, and x the highway network's output."""
+    """The input of the contextual layer is [x; ELMo(x); matches]; x is the output of the highway network."""
     given, kept = bidaf(kind=kind).eval(), []
     given.contextual.register_forward_pre_hook(lambda _, inputs: kept.append(inputs[0]))
     context, question = ids()

@@ -13,7 +13,7 @@ C, L = 4, 2
 def build(kernel_size: int = 3, n_layers: int = L) -> ConvolutionalEncoderDecoder:
     torch.manual_seed(0)
     model = ConvolutionalEncoderDecoder(V, D, C, n_layers, kernel_size, LONG, dropout=0.1).eval()
-    for parameter in model.parameters():  # far from the start, where attention is flat and biases are zero
+    for parameter in model.parameters():  # far from initial weights, where attention is uniform and biases are 0
         nn.init.normal_(parameter, std=0.7)
     return model
 
@@ -21,7 +21,7 @@ def build(kernel_size: int = 3, n_layers: int = L) -> ConvolutionalEncoderDecode
 def step_by_step(
     model: ConvolutionalEncoderDecoder, source: list[int], target: list[int]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Gehring et al. (2017), section 3, in float64: hidden states (U, D) and the layers' attention (L, U, S)."""
+    """Gehring et al. (2017), section 3, in float64: return hidden states (U, D) and the layers' attention (L, U, S)."""
     half = np.sqrt(0.5)
 
     def array(parameter: torch.Tensor) -> np.ndarray:
@@ -31,7 +31,7 @@ def step_by_step(
         return array(layer.weight) @ x + array(layer.bias)
 
     def gated(layer: nn.Module, window: list[np.ndarray]) -> np.ndarray:
-        """A ⊗ σ(B) of the convolution of k inputs."""
+        """Return A ⊗ σ(B), where [A; B] is the convolution of k inputs."""
         weight, bias = array(layer.convolution.weight), array(layer.convolution.bias)  # (2C, C, k), (2C,)
         a, b = np.split(bias + sum(weight[:, :, i] @ x for i, x in enumerate(window)), 2)
         return a / (1 + np.exp(-b))
@@ -94,7 +94,7 @@ def test_the_encoders_gradient_is_divided_by_the_layers_that_look_at_it(monkeypa
 
 
 def test_the_variance_of_what_goes_through_stays():
-    """Section 3.5, for gates of about ½ and attention to all of the source alike, as they begin."""
+    """Section 3.5: the variance is kept if gates are about ½ and attention is uniform over the source, as initially."""
     torch.manual_seed(0)
     model = ConvolutionalEncoderDecoder(500, 256, 256, 8, 3, 40, dropout=0.0).eval()
     for table in (model.embedding, model.source_positions, model.target_positions):

@@ -19,7 +19,7 @@ CLASSES = [KneserNey, WittenBell, AbsoluteDiscounting, JelinekMercer, GoodTuring
 
 
 def by_the_book(tokens: list[int], order: int) -> list[Counter]:
-    """The n-grams of each order, by sentence."""
+    """Return the n-grams of each order, counted sentence by sentence."""
     sentences, rest = [], [START]
     for token in tokens:
         rest.append(token)
@@ -33,7 +33,7 @@ def by_the_book(tokens: list[int], order: int) -> list[Counter]:
 
 
 def spelt_out(levels: list[Counts]) -> list[list[tuple[int, ...]]]:
-    """The words of every n-gram of each order."""
+    """Return the words of every n-gram, for each order."""
     n_grams: list[list[tuple[int, ...]]] = [[()]]
     for level in levels:
         contexts, last = np.divmod(level.keys, level.radix)
@@ -43,7 +43,7 @@ def spelt_out(levels: list[Counts]) -> list[list[tuple[int, ...]]]:
 
 @settings(max_examples=40)
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=40), st.integers(1, 6), st.sampled_from([1, 3, 16, 1 << 20]))
-@pytest.mark.parametrize("vocab_size", [5, 5_000])  # 21 and 4 words to a column
+@pytest.mark.parametrize("vocab_size", [5, 5_000])  # with these, 21 or 4 words fit into a column
 def test_counts_are_those_of_a_dictionary(vocab_size, tokens, order, size):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counting, "BLOCK", size)
@@ -101,7 +101,7 @@ def test_nothing_is_left_in_the_folder_for_temporary_files(tmp_path, monkeypatch
     model.estimate(tokens)
     assert not list(tmp_path.iterdir())
     before = saved(model)
-    tokens[-1] = 7  # found in the last block, after the others' runs are on disk
+    tokens[-1] = 7  # a word of the last block, after the n-grams of other blocks are on disk
     with pytest.raises(UsageError, match="token 7 is not an id below 7"):
         model.estimate(tokens)
     assert not list(tmp_path.iterdir())
@@ -109,7 +109,9 @@ def test_nothing_is_left_in_the_folder_for_temporary_files(tmp_path, monkeypatch
 
 
 def test_memory_is_that_of_the_model_and_of_a_block(monkeypatch):
-    """NumPy's; what the compiled loops make is as long as a block, or 8 bytes a context before its table is made."""
+    """The memory of NumPy arrays is measured. Arrays of compiled loops have the length of a block, or 8 bytes per
+    context before its table is made.
+    """
     monkeypatch.setattr(counting, "BLOCK", 1000)
 
     def beside_the_model(n_tokens: int) -> int:
@@ -121,5 +123,5 @@ def test_memory_is_that_of_the_model_and_of_a_block(monkeypatch):
         tracemalloc.stop()
         return peak - sum(map(len, saved(model)))
 
-    beside_the_model(1000)  # compiled by now
+    beside_the_model(1000)  # the loops are compiled now
     assert max(map(beside_the_model, (5_000, 50_000))) < 1000 * 100

@@ -1,4 +1,4 @@
-"""The published deep averaging network beside its equations, and word dropout by counting."""
+"""Test the published deep averaging network against its equations, and word dropout by counting."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from retable.models.dan import DAN, drop_words
 from retable.objectives.classification import Classification
 
 V, D = 9, 4
-IDS = torch.tensor([[1, 3, 2, 3, 8, 1], [1, 2, 5, 1, 0, 0], [1, 4, 1, 0, 0, 0], [1, 1, 0, 0, 0, 0]])  # 1: marks
+IDS = torch.tensor([[1, 3, 2, 3, 8, 1], [1, 2, 5, 1, 0, 0], [1, 4, 1, 0, 0, 0], [1, 1, 0, 0, 0, 0]])  # id 1 is a mark
 LENGTHS = torch.tensor([6, 4, 3, 2])
 
 
@@ -29,7 +29,7 @@ def test_words_are_dropped_independently_and_a_sentence_without_words_is_kept_wh
     words = torch.tensor([[True] * length + [False] * 2]).expand(n, -1)
     kept = drop_words(words, rate)
     assert not kept[:, length:].any() and kept.any(dim=1).all()
-    # Binomial counts, in which "none left" counts as "all left".
+    # Binomial counts; if dropout would leave no word, all words are left.
     expected = [0.0, 3 * 0.7 * 0.3**2, 3 * 0.7**2 * 0.3, 0.7**3 + 0.3**3]
     shares = torch.bincount(kept.sum(dim=1), minlength=length + 1) / n
     torch.testing.assert_close(shares, torch.tensor(expected), atol=0.015, rtol=0)

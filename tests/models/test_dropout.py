@@ -1,4 +1,7 @@
-"""Where each model drops out in training, in the order of its forward pass, as its paper says; nothing else differs."""
+"""Test where each model applies dropout in training, in the order of its forward pass and as in its paper.
+
+In evaluation there is no dropout.
+"""
 
 from functools import partial
 
@@ -25,7 +28,7 @@ def weights(queries: int, keys: int) -> tuple[int, ...]:
     return B, H, queries, keys
 
 
-# Of source and target: the hidden states, what is within a feed-forward layer, and states at all times alike.
+# For source and target: the hidden states, the inside of a feed-forward layer, and states with one mask for all times.
 SOURCE, TARGET, WIDE, ALWAYS = (B, T, D), (B, U, D), (B, T, F), (B, 1, D)
 GPT = [SOURCE] + 2 * [weights(T, T), SOURCE, SOURCE]
 T5 = [
@@ -33,33 +36,34 @@ T5 = [
     *[TARGET, *2 * [weights(U, U), TARGET, weights(U, T), TARGET, (B, U, F), TARGET], TARGET],
 ]
 PLACES = {
-    # Radford et al. 2018, section 4.1: embeddings, attention's weights, what each layer adds
+    # Radford et al. 2018, section 4.1: embeddings, attention weights, the output of each sublayer
     **dict.fromkeys(("gpt", "gpt, as Vaswani's", "gpt, as Llama", "gpt, separate documents"), GPT),
     **dict.fromkeys(("bert", "bert, pre-norm", "bert, rotary"), GPT),
-    # as the authors' code: embeddings, positions, weights, what each layer adds, within the feed-forward ones, the end
+    # as in the authors' code: embeddings, positions, weights, sublayers, inside of feed-forward layers, the end
     "transformer-xl": [SOURCE, (1, T, D), *2 * [weights(T, T), SOURCE, WIDE, SOURCE], SOURCE],
     "transformer-xl, variational": [ALWAYS, (1, 1, D), *2 * [weights(T, T), ALWAYS, (B, 1, F), ALWAYS], ALWAYS],
-    # inputs, weights, what each layer adds, within the feed-forward ones, the end of each stack
+    # inputs, weights, the output of each sublayer, the inside of feed-forward layers, the end of each stack
     **dict.fromkeys(("t5 v1.0", "t5 v1.1"), T5),
     **dict.fromkeys(("one-stack t5", "t5 encoder"), T5[:10]),
-    # Vaswani et al. 2017, section 5.4: embeddings and each layer's output, no weights of attention
+    # Vaswani et al. 2017, section 5.4: embeddings and the output of each sublayer; no attention weights
     **dict.fromkeys(("transformer", "transformer, pre-norm"), 5 * [SOURCE] + 7 * [TARGET]),
     "rnn, bilinear": [(B, T, 4), SOURCE, (B, U, 4), TARGET],
     # Gehring et al. 2017, section 4.2: embeddings, the input of each block, the end
     "convolutional encoder-decoder": [SOURCE, *2 * [(B, 4, T + 1)], TARGET, *2 * [(B, 4, U)], TARGET],
     "fixed window of 10": [(B, T + 8, 3), (B, T, 5)],
     "log-bilinear of 9": [(B, T + 8, D), SOURCE],
-    # Zaremba et al. 2014, section 3.1: from embedding to layer and from layer to softmax; between layers, see below
+    # Zaremba et al. 2014, section 3.1: between embedding and first layer, last layer and softmax; between layers: see
+    # below
     **dict.fromkeys(("elman", "gru", "lstm", "lstm, projected"), 2 * [SOURCE]),
-    "character lstm": [SOURCE],  # Kim et al. 2016, section 4.1: not on the first layer's input
+    "character lstm": [SOURCE],  # Kim et al. 2016, section 4.1: not on the input of the first layer
     "stacked, first state": 3 * [SOURCE],
-    # Gal and Ghahramani 2016: one mask for all times, of h too
+    # Gal and Ghahramani 2016: one mask for all times, also on h
     **dict.fromkeys(("stacked elman", "stacked lstm"), 3 * [ALWAYS, (1, D)] + [ALWAYS]),
     "gated convolution, wide": [*3 * [(B, E, T)], (B, T, E)],
-    # bilm-tf: the input of every layer, here of both directions; of the top see test_elmo.py
+    # bilm-tf: the input of every layer, in both directions; test_elmo.py tests the top
     "elmo": 4 * [(B, T, 4)],
     "bilstm": [(B, T, E), SOURCE, SOURCE],
-    # and after the layer that has looked at the other text
+    # and after the layer that attends to the other text
     "bilstm with attention": [(B, T, E), SOURCE, (B, U, E), TARGET, SOURCE, TARGET],
     "elmo bilstm": [*4 * [(B, T, 4)], (B, T, E + 8), SOURCE],
     "elmo tagger": [*4 * [(B, T, 4)], (B, T, 5 + 4 + 8), SOURCE],
@@ -68,7 +72,7 @@ PLACES = {
     "convolutions": [(B, T, E)],
     "residual convolutions": [(B, T, E), *5 * [SOURCE]],
     "bidaf": [(B, T, 5 + 4), (B, U, 5 + 4), (B, T, 4 * E), *2 * [(B, T, E)]],  # Seo et al. 2017, section 4.1
-    # of the last layer the class token's place only
+    # in the last layer, only the state of the class token
     "vit": [(B, 5, D), weights(5, 5), (B, 5, D), (B, 5, D), weights(1, 5), ALWAYS, ALWAYS],
     "lenet": [(B, 24)],
     "pixels": [(B, 192)],
@@ -89,7 +93,7 @@ HEADS = {
 
 @pytest.fixture
 def dropped(monkeypatch) -> list[tuple[tuple[int, ...], float]]:
-    """Shapes and rates of all that is dropped out, of which nothing is."""
+    """Record the shape and rate of each dropout, and drop nothing."""
     found = []
 
     def record(x: torch.Tensor, rate: float, training: bool = True) -> torch.Tensor:
@@ -107,13 +111,13 @@ def dropped(monkeypatch) -> list[tuple[tuple[int, ...], float]]:
 def check(model, run, dropped, expected) -> None:
     for part in model.modules():
         if isinstance(part, nn.RNNBase):
-            part.dropout = 0.0  # between torch's layers
+            part.dropout = 0.0  # dropout between torch's layers
         if isinstance(part, models.TransformerXL):
-            part.evaluation_memory = T  # sees as far back as in training
+            part.evaluation_memory = T  # in evaluation, the same context as in training
     found = run(model.train())
     assert dropped == expected
     torch.testing.assert_close(found, run(model.eval()))
-    assert dropped == expected  # in evaluation nothing
+    assert dropped == expected  # no dropout in evaluation
 
 
 @pytest.mark.parametrize("name", PLACES)
@@ -130,20 +134,24 @@ def test_an_objective_drops_out_what_its_head_reads(name, dropped):
 
 
 def test_awd_lstm_drops_out_at_five_rates(dropped):
-    """Merity et al. 2018, sections 2 and 4.2 to 4.4: words of the table, inputs, weights, between layers, the end."""
+    """Merity et al. 2018, sections 2 and 4.2 to 4.4: dropout of words, inputs, weights, between layers, and at the
+    end.
+    """
     model = models.AWDLSTM(V, E, D, 2, 0.4, 0.25, 0.65, 0.1, 0.5, alpha=2.0, beta=1.0)
     first, last = [((4 * D, D), 0.5), ((B, 1, D), 0.25)], [((4 * E, E), 0.5), ((B, 1, E), 0.4)]
     check(model, flat, dropped, [((V, 1), 0.1), ((B, 1, E), 0.65), *first, *last])
 
 
 def test_a_mention_ranker_drops_out_at_two_rates(dropped):
-    """Lee et al. 2017, section 7.1: words and states at one, hidden layers and features at the other; states as the
-    latter here. Widths tell which is which: words 9, states 8, features 3, hidden layers 7."""
+    """Lee et al. 2017, section 7.1: words and states have one rate, hidden layers and features the other.
+
+    Here states have the second rate. Widths identify the tensors: words 9, states 8, features 3, hidden layers 7.
+    """
     model = ranker(dropout=0.2, input_dropout=0.5)
     with torch.no_grad():
         found = model.train()(*DOCUMENT)
         widths = [(shape[-1], rate) for shape, rate in dropped]
-        hidden = 2 * [(7, 0.2)]  # of the words' weights in a span, of mentions, of pairs
+        hidden = 2 * [(7, 0.2)]  # the networks for word weights in a span, mentions and pairs
         assert widths == [(9, 0.5), (8, 0.2), *hidden, (3, 0.2), *hidden, (3, 0.2), *hidden]
         torch.testing.assert_close(found, model.eval()(*DOCUMENT))
 
@@ -161,7 +169,7 @@ ON_ELMO = {
     [(name, frozen) for name in ON_ELMO for frozen in (True, False) if frozen or name != "mention_ranker"],
 )
 def test_a_frozen_elmo_learns_nothing_and_drops_nothing_out(name, frozen):
-    """From its making on: Lightning calls `train()` only after the first validation."""
+    """Tested right after construction: Lightning calls `train()` only after the first validation."""
     make, run = ON_ELMO[name]
     torch.manual_seed(0)
     model = make() if frozen else make(frozen=False)

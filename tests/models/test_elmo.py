@@ -10,8 +10,10 @@ KINDS = pytest.mark.parametrize("name", ["elmo", "elmo, of words"])
 
 
 def by_loop(stack: torch.nn.Module, vectors: np.ndarray, state=None) -> tuple[list[np.ndarray], list]:
-    """A stack of LSTMs with projection over (T, D) vectors, cell by cell: the outputs of each layer (T, D), and h and c
-    of each layer at the end."""
+    """Run a stack of LSTMs with projection over vectors (T, D), cell by cell.
+
+    Return the outputs of each layer (T, D), and h and c of each layer at the end.
+    """
     outputs, ends = [], []
     for i, lstm in enumerate(stack.layers):
         p = arrays(lstm)
@@ -19,7 +21,7 @@ def by_loop(stack: torch.nn.Module, vectors: np.ndarray, state=None) -> tuple[li
         hidden = []
         for x in vectors:
             before = cell("lstm", p, x, before)
-            hidden.append(before[0] + x if i else before[0])  # the residual link from the second layer on
+            hidden.append(before[0] + x if i else before[0])  # a residual connection, from the second layer on
         ends.append(before)
         vectors = np.stack(hidden)
         outputs.append(vectors)

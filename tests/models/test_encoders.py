@@ -1,4 +1,4 @@
-"""Encoders of sentences and taggers, beside loops from the papers' equations and beside one another."""
+"""Test sentence encoders and taggers against loops written from the papers' equations, and against one another."""
 
 from functools import partial
 from typing import Any
@@ -110,7 +110,9 @@ def test_residual_convolutions_equal_a_loop_over_places_and_windows(width):
 
 @pytest.mark.parametrize("kind", ONE_HOT)
 def test_on_one_hot_words_it_is_a_table_times_the_first_layers_weights(kind):
-    """W e is a column of W; so W 6, of a table 6 and the W above it, in place of the first layer's weights."""
+    """W e of a one-hot word is a column of W. So a table of width 6 with the weights W above it can replace the
+    first layer.
+    """
     torch.manual_seed(0)
     model, peer = (make().eval() for make in ONE_HOT[kind])
     weights = dict(peer.named_parameters())
@@ -129,7 +131,7 @@ def test_on_one_hot_words_it_is_a_table_times_the_first_layers_weights(kind):
 def on_elmo(**settings) -> Any:
     torch.manual_seed(0)
     model = models.ELMoBiLSTM(WORDS, partial(ELMO, dropout=0.5), 6, D, n_layers=1, dropout=0.0, **settings)
-    spread(model.mix)  # off the start, where all shares are equal
+    spread(model.mix)  # far from the start, where all weights of the mix are equal
     return model
 
 
@@ -144,7 +146,7 @@ def test_features_are_the_weighted_layers(layers):
 
 
 def test_with_features_it_is_the_sentence_encoder_over_words_beside_them():
-    """The same BiLSTM, whose table holds what the one under test puts together."""
+    """Both have the same BiLSTM; the sentence encoder's table contains the concatenated inputs of the tagger."""
     model, row = on_elmo().eval(), torch.arange(T)[None] % V
     plain = models.BiLSTM(T, 6 + 8, D, 1, 0.0).eval()
     plain.layers.load_state_dict(model.layers.state_dict())
@@ -213,14 +215,16 @@ def test_without_the_features_an_elmo_tagger_is_the_tagger(d_predicate):
 
 @pytest.mark.parametrize("window", [1, 3, 5, 7])
 def test_a_window_tagger_equals_a_loop_over_words_and_their_windows(window):
-    """Collobert et al. 2011, equations 5 to 7: HardTanh(M [w_{t−d} … w_{t+d}] + b), PADDING beyond either end. Behind
-    the lengths are random words."""
+    """Collobert et al. 2011, equations 5 to 7: HardTanh(M [w_{t−d} … w_{t+d}] + b), with PADDING beyond both ends.
+
+    After the end of each row, words are random.
+    """
     torch.manual_seed(0)
     given = models.WindowTagger(4, **SPELT, window=window, d_model=D, dropout=0.0)
     with torch.no_grad():
-        given.convolution.weight.mul_(5)  # so that HardTanh cuts some off
+        given.convolution.weight.mul_(5)  # large weights, so that HardTanh clips some values
     words, states = given.input(IDS), given(IDS, LENGTHS)
-    matrix = given.convolution.weight.transpose(1, 2).flatten(1)  # (D, window · I): the window's first word first
+    matrix = given.convolution.weight.transpose(1, 2).flatten(1)  # (D, window · I), the first word first
     reach, cut = window // 2, 0
     for row, length in enumerate(LENGTHS.tolist()):
         for t in range(length):

@@ -1,4 +1,4 @@
-"""Taggers by rules, counts and maximum entropy, against NLTK, whose book publishes their scores."""
+"""Test taggers by rules, counts and maximum entropy against NLTK, whose book publishes their scores."""
 
 import math
 from collections import Counter, defaultdict
@@ -14,7 +14,7 @@ nltk = pytest.importorskip("nltk")
 
 @pytest.fixture(scope="module")
 def sentences():
-    """Sentences of words with parts of speech, and tags that depend on both and on chance."""
+    """Draw sentences of words with parts of speech; tags depend on both, and on chance."""
     rng = np.random.default_rng(1)
     rows, tags = [], []
     for length in rng.integers(1, 9, size=60):
@@ -54,7 +54,9 @@ def test_a_pattern_chunks_as_nltks_grammar(sentences):
 
 
 def test_a_maximum_entropy_model_expects_the_counts_of_its_features(sentences, tmp_path):
-    """The gradient is zero: for each feature and tag, the sum of p(tag) over its words is their count."""
+    """The gradient is zero: for each feature and tag, the sum of p(tag) over words with the feature equals the
+    count.
+    """
     rows, tags = sentences
     names = ["pos", "previous_pos", "word"]
     model = LogLinearTagger(names, steps=500)
@@ -84,7 +86,7 @@ def test_a_maximum_entropy_model_expects_the_counts_of_its_features(sentences, t
 
 
 def test_features_of_a_word_are_those_of_the_book():
-    """NLTK's book, chapter 7, `npchunk_features` and `tags_since_dt`."""
+    """Features of NLTK's book, chapter 7: `npchunk_features` and `tags_since_dt`."""
     plain, parts = ["he", "saw", "the", "big", "dog"], ["PRP", "VBD", "DT", "JJ", "NN"]
     of_dog = {name: feature(plain, parts, 4) for name, feature in FEATURES.items()}
     assert of_dog == {

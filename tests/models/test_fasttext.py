@@ -16,11 +16,11 @@ def model():
 
 
 def test_hashes_of_known_strings():
-    # FNV-1a's own test vectors, for bytes below 128: "a", "b", "foob".
+    # Test vectors of FNV-1a for bytes below 128: "a", "b", "foob".
     assert set(ngram_hashes("a", 1, 1)) == {0xE40C292C}
     assert set(ngram_hashes("b", 1, 1)) == {0xE70C2DE5}
     assert 0x3F5076EF in ngram_hashes("foob", 4, 4)
-    # One letter more than a bracket alone; all of <at>.
+    # n-grams of at least 3 characters, including the brackets; the whole <at> is not repeated.
     assert len(ngram_hashes("at", 3, 6)) == 3  # <at, at>, <at>
     assert ngram_hashes("", 3, 6) == []
 
@@ -37,7 +37,7 @@ def test_hashes_equal_gensims():
 
 
 def units(word):
-    """The rows of a word, by the definition."""
+    """Return the rows of a word, from the definition."""
     return [WORDS.index(word), *(len(WORDS) + hashed % 50 for hashed in ngram_hashes(word, 3, 4))]
 
 

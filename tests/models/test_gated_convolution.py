@@ -8,7 +8,7 @@ from tests.nn.by_hand import arrays
 
 
 def by_equations(model: GatedConvolution, ids: list[int], blocks: list) -> np.ndarray:
-    """Dauphin et al. (2017), section 2, in float64: (T, D), one position and one channel at a time."""
+    """Dauphin et al. (2017), section 2, in float64: return states (T, D), computed by position and channel."""
     p = arrays(model)
 
     def convolve(x: np.ndarray, t: int, name: str) -> np.ndarray:
@@ -47,7 +47,7 @@ def test_equals_the_equations_position_by_position(name):
 
 
 def test_the_start_keeps_the_variance_from_layer_to_layer():
-    # With small inputs gates stand at ½, so each layer passes the variance of its input on.
+    # With small inputs, gates are about ½, so each layer keeps the variance of its input.
     torch.manual_seed(0)
     model = GatedConvolution(200, 64, [[(3, 64), (2, 96), (1, 64)]] * 4, dropout=0.0)
     hidden, _ = model(torch.randint(200, (8, 50)))

@@ -15,13 +15,13 @@ VARIANTS = [GPTS[name] for name in ("gpt", "gpt, swish", "gpt, as Vaswani's", "g
 def build(max_length: int = T, **settings) -> GPT:
     torch.manual_seed(0)
     model = GPT(V, D, L, H, max_length, dropout=0.1, **settings).eval()
-    for parameter in model.parameters():  # far from the start, where attention is flat and norms are idle
+    for parameter in model.parameters():  # far from initial weights: there attention is uniform and norms change little
         torch.nn.init.normal_(parameter, std=0.5)
     return model
 
 
 def position_by_position(model: GPT, ids: list[int], **settings) -> np.ndarray:
-    """The hidden states (T, D) of one sequence in float64: one position, one head at a time."""
+    """Return the hidden states (T, D) of one sequence in float64, computed by position and head."""
     p, waves = arrays(model), sinusoids(T, D)
     norm, positions, activation = (
         settings.get(name, first) for name, first in (("norm", "pre"), ("positions", "learnt"), ("activation", "gelu"))
@@ -91,7 +91,7 @@ def test_equals_a_forward_pass_written_position_by_position(settings):
 
 
 def test_separate_documents_are_as_if_each_stood_alone():
-    model = build(9, positions="rotary", separate_documents=True, boundary=0)  # by which only distances matter
+    model = build(9, positions="rotary", separate_documents=True, boundary=0)  # positions are relative
     ids = torch.tensor([[3, 1, 0, 4, 4, 5, 0, 0, 2]])
     together = model(ids)[0]
     alone = [model(document)[0] for document in ids.split([2, 4, 1, 2], dim=1)]

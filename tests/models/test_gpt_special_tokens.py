@@ -1,4 +1,6 @@
-"""GPT with start, delimiter and extract tokens of its own, beside transformers' with as many rows more."""
+"""Test a GPT with separate start, delimiter and extract tokens against transformers' GPT with as many additional
+rows.
+"""
 
 from pathlib import Path
 
@@ -46,7 +48,7 @@ def pretrained(**settings) -> GPT:
 
 
 def begun(**settings) -> tuple[GPTWithSpecialTokens, GPT]:
-    """One that has taken a pretrained GPT's weights, and that."""
+    """Return an objective with the weights of a pretrained GPT, and this GPT."""
     given, theirs = marked(**settings), pretrained(**settings)
     load_pretrained(given, given, {f"model.{name}": weight for name, weight in theirs.named_parameters()}, Path("file"))
     return given, theirs
@@ -72,7 +74,7 @@ def test_it_begins_as_the_pretrained_gpt_and_with_its_own_embeddings(settings):
     fresh = marked(**settings)
     assert torch.equal(given.embedding.weight[:V], theirs.embedding.weight)
     assert torch.equal(given.embedding.weight[V:], fresh.embedding.weight[V:])
-    assert fresh.embedding.weight[V:].std().item() == pytest.approx(0.02, rel=0.3)  # as all first weights are drawn
+    assert fresh.embedding.weight[V:].std().item() == pytest.approx(0.02, rel=0.3)  # as of all initial weights
     for name, weight in theirs.named_parameters():
         assert name == "embedding.weight" or torch.equal(dict(given.named_parameters())[name], weight)
     input_ids = torch.tensor([WORDS.encode("the cat sees a bird")])
@@ -85,12 +87,12 @@ def test_weights_of_another_gpt_are_refused():
         given = marked(**other)
         with pytest.raises(UsageError, match="file has weights that do not fit the model PretrainedGPT as configured"):
             load_pretrained(given, given, weights, Path("file"))
-    with pytest.raises(UsageError, match=r"only parts of GPTWithSpecialTokens are pretrained.*leave frozen=true out$"):
+    with pytest.raises(UsageError, match=r"only parts of GPTWithSpecialTokens are pretrained.*remove frozen=true$"):
         freeze(marked())
 
 
 def resized(kind: str, given: GPTWithSpecialTokens, theirs: GPT, **settings) -> nn.Module:
-    """A model of transformers with a pretrained GPT's weights, whose table then grows by three rows, those of ours."""
+    """Return transformers' model with a pretrained GPT's weights, and with our weights in the three additional rows."""
     kind = getattr(transformers, kind)
     sizes = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 24, "pad_token_id": 0}
     its = kind(kind.config_class(vocab_size=V, **sizes, **settings)).eval()
@@ -102,11 +104,11 @@ def resized(kind: str, given: GPTWithSpecialTokens, theirs: GPT, **settings) -> 
 
 
 def test_transformers_classifier_gives_the_same_logits():
-    """GPT2ForSequenceClassification reads the last token that is no padding."""
+    """GPT2ForSequenceClassification reads the last token that is not padding."""
     given, theirs = begun()
     objective = Classification(given, 3, 0.0, pairs=True).eval()
     with torch.no_grad():
-        objective.head.bias.zero_()  # theirs has none
+        objective.head.bias.zero_()  # transformers' head has no bias
     its = resized("GPT2ForSequenceClassification", given, theirs, num_labels=3)
     its.score.weight = objective.head.weight
     inputs = pack(given, WORDS, PAIRS, symmetric=False)
@@ -124,7 +126,9 @@ def test_transformers_classifier_gives_the_same_logits():
 
 
 def assert_same_scores_and_next_tokens(given: GPTWithSpecialTokens, its: nn.Module) -> None:
-    """Of double heads, whose softmax is over all tokens, special ones too, and whose score reads the last."""
+    """Compare double heads: the softmax is over all tokens, including special ones, and the score reads the last
+    token.
+    """
     objective = MultipleChoice(given, 0.0, auxiliary=0.5).eval()
     with torch.no_grad():
         its.multiple_choice_head.summary.weight.copy_(objective.head.weight)
@@ -151,7 +155,7 @@ def test_transformers_double_heads_give_the_same_scores_and_next_tokens():
 
 
 def test_the_first_gpt_of_transformers_gives_the_same_next_tokens_and_scores():
-    """OpenAIGPTDoubleHeadsModel: LayerNorm after the residual links."""
+    """Compared with OpenAIGPTDoubleHeadsModel, whose LayerNorm is after the residual connections."""
     given, _ = begun(norm="post")
     sizes = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 24, "afn": "gelu", "summary_first_dropout": 0.0}
     its = transformers.OpenAIGPTDoubleHeadsModel(transformers.OpenAIGPTConfig(vocab_size=V, **sizes)).eval()
@@ -174,8 +178,10 @@ def test_the_first_gpt_of_transformers_gives_the_same_next_tokens_and_scores():
 
 @pytest.mark.parametrize("auxiliary", [0.0, 0.5])
 def test_the_embeddings_of_its_own_tokens_learn(auxiliary):
-    """Start and delimiter through attention, extract where the label is read; with the language model as tokens that
-    are predicted, too."""
+    """Start and delimiter learn through attention, and extract where the label is read.
+
+    With an auxiliary language model, they also learn as predicted tokens.
+    """
     given, _ = begun()
     objective = Classification(given.train(), 3, 0.0, auxiliary=auxiliary, pairs=True)
     batch = encoded(pack(given, WORDS, PAIRS, symmetric=True), [0, 1, 2]).pad(np.arange(3))
@@ -183,4 +189,4 @@ def test_the_embeddings_of_its_own_tokens_learn(auxiliary):
     gradient = given.embedding.weight.grad
     assert (gradient[V:].abs().sum(dim=1) > 0).all()
     unread = [i for i in range(V) if i not in batch.input_ids]
-    assert bool(gradient[unread].abs().sum() > 0) == (auxiliary > 0)  # only its softmax reaches them
+    assert bool(gradient[unread].abs().sum() > 0) == (auxiliary > 0)  # only the auxiliary softmax reaches them

@@ -1,4 +1,4 @@
-"""How the weights of each model begin, as its paper or its published code has them."""
+"""Test the initial weights of each model, as in its paper or its published code."""
 
 import re
 from collections.abc import Callable
@@ -28,14 +28,14 @@ def uniform(bound: float, centre: float = 0.0) -> Check:
 def normal(std: float | Callable[[Tensor], float]) -> Check:
     def check(p: Tensor) -> None:
         expected, n = std(p) if callable(std) else std, p.numel()
-        assert p.std().item() == pytest.approx(expected, rel=4 / (2 * n) ** 0.5)  # four of its own deviations
+        assert p.std().item() == pytest.approx(expected, rel=4 / (2 * n) ** 0.5)  # within four standard errors
         assert abs(p.mean()) < 5 * expected / n**0.5
 
     return check
 
 
 def cut_normal(std: float) -> Check:
-    """As BERT's code draws: cut off at two deviations."""
+    """Return BERT's initial distribution: a normal one, cut off at two standard deviations."""
 
     def check(p: Tensor) -> None:
         normal(0.88 * std)(p)
@@ -65,7 +65,7 @@ def lm(model: nn.Module) -> objectives.CausalLM:
 
 
 NORMS = {r"norms?(\.\d)?\.weight$": constant(1), r"norms?(\.\d)?\.bias$": constant(0)}
-# Checks per model, by patterns of parameter names. The first pattern that a name contains applies.
+# Checks per model, by parts of parameter names. The first part that a name contains applies.
 MODELS: dict[str, tuple[Callable[[], nn.Module], dict[str, Check]]] = {
     **{
         kind.__name__: (lambda kind=kind: kind(50, 32, 2, 0.0, init_range=0.05), {"": uniform(0.05)})
@@ -100,13 +100,14 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], dict[str, Check]]] = {
         for norm, share in (("pre", 6**-0.5), ("post", 1.0))
         for std, more in ((0.02, {}), (0.05, {"initializer_range": 0.05}))
     },
-    # Vaswani et al. 2017, section 3.4, multiply embeddings by √D, which their code draws with a variance of 1/D.
+    # Vaswani et al. 2017, section 3.4, multiply embeddings by √D; their code draws embeddings with variance 1/D.
     "gpt, sinusoidal": (
         lambda: models.GPT(200, 64, 1, 2, 64, 0.0, positions="sinusoidal").embedding,
         {"": normal(1 / 8)},
     ),
     **{
-        # Variances that keep sums at 1: of the softmax's logits, too, and of scores that nothing divides.
+        # Variances that give sums a variance of 1, also for the softmax's logits and for scores that are not divided by
+        # √D.
         f"t5, {activation}": (
             lambda activation=activation: models.T5(V, 64, 2, 4, 256, 0.0, activation, d_head=32),
             {
@@ -173,7 +174,7 @@ def test_weights_begin_as_published(name):
 
 @pytest.mark.parametrize(("initialise", "variance"), [
     (models.GatedConvolution.initialise, 1.0),
-    # Gehring et al. 2017, section 3.5: N(0, p / inputs), of whose inputs dropout keeps the share p.
+    # Gehring et al. 2017, section 3.5: N(0, p / inputs), where dropout keeps the share p of the inputs.
     (models.ConvolutionalEncoderDecoder(V, 8, 4, 1, 3, 9, dropout=0.1).initialise, 0.9),
 ])  # fmt: skip
 def test_a_softmax_begins_with_the_variance_of_one_over_its_inputs_and_no_bias(initialise, variance):

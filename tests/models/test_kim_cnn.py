@@ -1,4 +1,4 @@
-"""Kim's network beside plain torch: features, dropout, and steps of training with Adadelta and bounded rows."""
+"""Test Kim's network against plain torch: features, dropout, and training with Adadelta and bounded rows."""
 
 import pytest
 import torch
@@ -10,13 +10,13 @@ from retable.objectives.classification import Classification
 from retable.training.optimizers import adadelta
 
 V, E, WIDTHS, N = 9, 6, (3, 4, 5), 7
-IDS = torch.tensor([[1, 3, 2, 3, 8, 1], [1, 2, 5, 1, 0, 0], [1, 4, 1, 0, 0, 0], [1, 1, 0, 0, 0, 0]])  # 1: marks
+IDS = torch.tensor([[1, 3, 2, 3, 8, 1], [1, 2, 5, 1, 0, 0], [1, 4, 1, 0, 0, 0], [1, 1, 0, 0, 0, 0]])  # id 1 is a mark
 LENGTHS = torch.tensor([6, 4, 3, 2])
 LABELS = torch.tensor([0, 1, 1, 0])
 
 
 def network(feature_dropout: float = 0.5, scale: float = 30.0) -> KimCNN:
-    """A network with filters `scale` times as large as at the start, so that features differ from 0."""
+    """Return a network with filters `scale` times as large as initial ones, so that features differ from 0."""
     torch.manual_seed(0)
     model = KimCNN(V, E, WIDTHS, N, feature_dropout)
     for convolve in model.filters:
@@ -26,7 +26,7 @@ def network(feature_dropout: float = 0.5, scale: float = 30.0) -> KimCNN:
 
 
 def features_of(table, filters, words: list[int], longest: int = 12) -> torch.Tensor:
-    """The features of a sentence in a matrix padded with zeros, as the author's code has it: conv2d and max-pooling."""
+    """Return the features of a sentence as in the author's code: conv2d and max-pooling over a zero-padded matrix."""
     matrix = torch.zeros(1, 1, longest + 8, E)
     matrix = torch.index_put(matrix, (*(torch.zeros(len(words), dtype=torch.long),) * 2, torch.arange(len(words)) + 4),
                              table[words])  # fmt: skip
@@ -58,10 +58,10 @@ def test_training_drops_features_without_scaling_those_that_are_left():
 
 @pytest.mark.parametrize("max_norm", [0.05, 3.0])
 def test_steps_equal_plain_torch(max_norm):
-    """Adadelta by its equations (Zeiler 2012, algorithm 1), and rows of the softmax scaled to the bound."""
+    """Compared with the equations of Adadelta (Zeiler 2012, algorithm 1), and with softmax rows scaled to the bound."""
     rho, eps = 0.95, 1e-6
     objective = Classification(network(feature_dropout=0.0), n_labels=2, dropout=0.0).train()
-    assert not any(p.any() for p in objective.head.parameters())  # the softmax begins at 0
+    assert not any(p.any() for p in objective.head.parameters())  # the softmax weights are 0 initially
     step = adadelta(objective, lr=1.0, rho=rho, eps=eps, max_norm=max_norm)
     theirs = {name: p.detach().clone().requires_grad_() for name, p in objective.named_parameters()}
     squares = {name: torch.zeros_like(p) for name, p in theirs.items()}

@@ -1,4 +1,6 @@
-"""Naive Bayes, the linear SVM and NBSVM, against numpy and SciPy's L-BFGS on the formulas of Wang and Manning 2012."""
+"""Test naive Bayes, the linear SVM and NBSVM against numpy and SciPy's L-BFGS on the formulas of Wang and Manning
+2012.
+"""
 
 import json
 import os
@@ -26,7 +28,7 @@ SYSTEMS = {
 
 
 def presence(texts, order, names=None):
-    """Return a dense matrix of presence, or of the named features, and the names; written without the model."""
+    """Return a dense matrix of the presence of features, and their names; written without the model's code."""
     rows = []
     for words in texts:
         words = [word.lower() for word in words]
@@ -37,7 +39,7 @@ def presence(texts, order, names=None):
 
 
 def sparse_presence(texts, order):
-    """Return a sparse matrix of presence in texts, for thousands of features."""
+    """Return a sparse matrix of the presence of features, for thousands of texts."""
     ids, rows = {}, []
     for number, words in enumerate(texts):
         _, names = presence([words], order)
@@ -52,7 +54,7 @@ def log_ratio(present, labels):
 
 
 def separated(rows, labels, C):
-    """Return the weights of least ½‖w‖² + C Σ max(0, 1 − y w·x)²."""
+    """Return the weights that minimise ½‖w‖² + C Σ max(0, 1 − y w·x)²."""
     signs, columns = 2 * labels - 1, rows.T.tocsr() if issparse(rows) else rows.T
 
     def loss(weights):
@@ -64,7 +66,7 @@ def separated(rows, labels, C):
 
 
 def scores(system, rows, labels, tested):
-    """Return the scores of the second class for rows of presence."""
+    """Return the scores of the second class, for rows of presence."""
     kind, r = system.split("_")[0], log_ratio(rows, labels)
     if kind == "mnb":
         return tested @ r + np.log(labels.mean() / (1 - labels.mean()))
@@ -117,10 +119,11 @@ def test_pairs_have_marks_of_both_ends():
 
 
 def published_rows(name):
-    """Yield each system of the study, its scores of the task's examples, their labels, and the recorded predictions.
+    """Yield each system of the study with its scores of the task's examples, their labels, and the recorded
+    predictions.
 
-    Scores are those of the first draw of ten folds. They are not a number if the example has no feature of the
-    training examples.
+    Scores are those of the first draw of ten folds. They are NaN if no feature of the example occurs in the training
+    examples.
     """
     record = (RECORDS / name / "mnb_uni-1.json").read_text().replace('"data/', f'"{os.environ["RETABLE_DATA"]}/')
     task = build(json.loads(record)["config"]["task"], "task")
@@ -148,7 +151,8 @@ def published_rows(name):
 def test_the_published_table_by_numpy_and_scipy(name):
     """Every prediction of the study's first draw of ten folds has the sign of the score.
 
-    The SVM scores a few texts 0, such as a word that each class has as often: the steps of the solver decide those.
+    The SVM's score of a few texts is 0, such as a text of one word that is equally frequent in both classes; the
+    solver's steps decide their predictions.
     """
     for system, found, labels, predicted in published_rows(name):
         tied = np.abs(found) < 1e-3

@@ -9,7 +9,7 @@ from tests.models.counted_cases import END, assert_distribution_after_every_cont
 
 
 class ByTheBook:
-    """A softmax over the sums of the weights of n-grams, each a feature with a column of its own."""
+    """A softmax over sums of weights of n-grams; each n-gram is a feature with a separate column."""
 
     def __init__(self, text: list[list[int]], vocab_size: int, order: int):
         self.vocab_size, self.order = vocab_size, order
@@ -46,7 +46,7 @@ class ByTheBook:
         return -np.log(p[rows, self.words]).sum(), gradient
 
     def fit(self, alpha: float, variance: float, rate: float) -> None:
-        """By proximal gradient descent with momentum (Beck and Teboulle 2009)."""
+        """Fit by proximal gradient descent with momentum (Beck and Teboulle 2009)."""
         ahead, age = self.weights.copy(), 1.0
         for _ in range(3000):
             before, self.weights = self.weights, ahead
@@ -62,7 +62,7 @@ def test_likelihood_and_gradient_equal_a_softmax_over_all_words(order):
     model, book = MaximumEntropy(6, order, END), ByTheBook(text, 6, order)
     features = _Features(model._count(stream(text)))
     weights = np.random.default_rng(0).normal(size=len(features.counts))
-    places = {}  # of each n-gram, by its words
+    places = {}  # column of each n-gram, by its words
     for n, level in enumerate(features.levels):
         for node, key in enumerate(level.keys.tolist()):
             context, word = divmod(key, 7)
@@ -74,13 +74,15 @@ def test_likelihood_and_gradient_equal_a_softmax_over_all_words(order):
     (nats, gradient), (expected, slopes) = features.nats(weights), book.nats()
     assert nats == pytest.approx(expected)
     np.testing.assert_allclose(gradient[order_of], slopes, atol=1e-9)
-    others = np.setdiff1d(np.arange(len(gradient)), order_of)  # <s> alone
+    others = np.setdiff1d(np.arange(len(gradient)), order_of)  # only <s>
     assert len(others) == 1 and gradient[others] == 0
 
 
 @pytest.mark.parametrize(("order", "alpha", "variance"), [(1, 0.5, 6.0), (3, 0.0, 2.0), (3, 0.5, 6.0), (3, 2.0, 6.0)])
 def test_probabilities_are_those_of_the_best_weights(order, alpha, variance, monkeypatch):
-    """Sought in another way, for sums over all words; also after contexts that the text does not have."""
+    """The best weights are found by another method, with sums over all words; contexts include ones that the text
+    lacks.
+    """
     monkeypatch.setattr(maximum_entropy, "TOLERANCE", 1e-13)
     text = sentences(3, 25, 4)
     model, book = MaximumEntropy(6, order, END, alpha, variance), ByTheBook(text, 6, order)
@@ -93,7 +95,7 @@ def test_probabilities_are_those_of_the_best_weights(order, alpha, variance, mon
 
 
 def test_weights_stop_where_the_corner_or_the_slope_does():
-    """Of Σ c (x − a)² / 2 + α |x|: a, less α / c, down to 0."""
+    """The minimum of Σ c (x − a)² / 2 + α |x| is at |a| − α / c with the sign of a, or at 0 if this is negative."""
     a, c = np.array([3.0, -2.0, 0.1, -0.1, 0.0]), np.array([1.0, 50.0, 2.0, 2.0, 1.0])
     found = owl_qn(lambda x: (float((c * (x - a) ** 2).sum() / 2), c * (x - a)), np.ones(5), alpha=0.5)
     np.testing.assert_allclose(found, [2.5, -1.99, 0, 0, 0], atol=1e-3)
@@ -101,7 +103,7 @@ def test_weights_stop_where_the_corner_or_the_slope_does():
 
 
 def at_most(calls: int, function):
-    """Return `function`, which fails the test when it is called more often."""
+    """Return `function`; the test fails if it is called more often than this."""
     left = iter(range(calls))
 
     def counted(*arguments):
@@ -115,7 +117,9 @@ def at_most(calls: int, function):
 @pytest.mark.parametrize("constant", [0.0, 1e3, 1e9, 1e16])
 @pytest.mark.parametrize("size", [1e-9, 1e-3, 1.0, 1e3])
 def test_the_search_ends_where_a_constant_hides_what_a_step_gains(constant, size):
-    """Σ (x − a)² / 2 and a constant: the minimum at a is as near as rounding shows, or nearer."""
+    """The function is Σ (x − a)² / 2 plus a large constant: the result is as near to a as rounding allows, or
+    nearer.
+    """
     a = size * np.array([3.0, -2.0, 0.1])
     loss = at_most(20_000, lambda x: (constant + float(((x - a) ** 2).sum() / 2), x - a))
     found = owl_qn(loss, np.full(3, 0.7), alpha=0)
@@ -133,5 +137,5 @@ def test_the_shortest_texts_have_an_estimate(text, alpha, variance, monkeypatch)
     for order in (1, 2, 3):
         model = MaximumEntropy(6, order, END, alpha, variance)
         assert_distribution_after_every_context(estimated(model, text), 3)
-        if alpha > 1000 or variance < 0.001:  # no weight can move from 0
+        if alpha > 1000 or variance < 0.001:  # no weight can leave 0
             np.testing.assert_allclose(model.next_log_prob(np.array([1])), -np.log(6), atol=1e-4)

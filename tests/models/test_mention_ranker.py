@@ -27,7 +27,7 @@ def ranker(dropout: float = 0.0, spans_per_word: float = 0.8) -> MentionRanker:
 
 
 def batch_of(*lengths: list[int]) -> CoreferenceBatch:
-    """Documents of sentences of so many words each."""
+    """Return documents of sentences with these numbers of words."""
     generator = np.random.default_rng(sum(map(sum, lengths)))
     vocabulary = Vocabulary.of_texts([], [WORDS[2:]])
     assert vocabulary.words == WORDS
@@ -39,8 +39,8 @@ def batch_of(*lengths: list[int]) -> CoreferenceBatch:
 
 
 def test_scores_equal_their_equations():
-    """Of one document, span by span, with g and the input of every network written out (sections 4.1 and 4.2)."""
-    model = ranker(spans_per_word=10).eval()  # so many that all are kept which do not cross
+    """Compared with the equations of sections 4.1 and 4.2, for one document, span by span."""
+    model = ranker(spans_per_word=10).eval()  # so many that all non-crossing spans are kept
     batch = batch_of([4, 1, 3])
     ids = [row[1 : length - 1] for row, length in zip(batch.input_ids, batch.lengths.tolist(), strict=True)]
     x = torch.cat([model.input(row) for row in ids])
@@ -117,7 +117,7 @@ def test_pruning_takes_the_best_that_do_not_cross():
 
 @pytest.mark.parametrize(("ratio", "expected"), [(0.01, [1, 1]), (0.5, [4, 2]), (100.0, None)])
 def test_so_many_spans_are_kept_of_each_document(ratio, expected):
-    """λT, rounded down, one at least, the best of its mentions by their own score, in the order of the text."""
+    """Kept are λT spans, rounded down and at least one: the mentions with the best scores, in the order of the text."""
     model = ranker(spans_per_word=ratio)
     batch = batch_of([4, 2, 3], [5])
     scored = {}
@@ -144,7 +144,7 @@ def test_documents_and_padding_change_nothing():
     model = ranker(dropout=0.5).eval()
     sizes = [[4, 2], [7, 1, 3], [1], [5]]
     together: Ranking = model(*batch_of(*sizes)[:3])
-    # the words of a batch are drawn together, so that a document alone is cut out of it
+    # noise is drawn for all words of a batch together; a single document gets its part of it
     batch = batch_of(*sizes)
     start = 0
     for document, own_sizes in enumerate(sizes):

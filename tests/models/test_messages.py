@@ -1,4 +1,4 @@
-"""The message of every mistake that the package refuses; files of models are in the tests of their formats."""
+"""Test the messages of all errors of the package; errors of model files are tested with their formats."""
 
 from functools import partial
 
@@ -32,7 +32,7 @@ MISTAKES = [
     (lambda: gpt(activation="tanh"), "activation=tanh is not .* one of relu, gelu, silu, swiglu, swish"),
     (lambda: bert(norm="both"), "norm=both is not an option of BERT; write one of post, pre"),
     (lambda: bert(positions="relative"), "positions=relative is not an option .* one of learnt, rotary"),
-    (lambda: bert(positions="rotary", sinusoids=True), "needs a table, but positions=rotary has none; write"),
+    (lambda: bert(positions="rotary", sinusoids=True), "needs positions=learnt, but positions=rotary; write"),
     (lambda: bert()(torch.zeros(1, 7, dtype=torch.long)), r"7 tokens.*max_length=6"),
     (lambda: m.T5(**t5, activation="gelu"), "activation=gelu is not an option of T5; .* relu, geglu"),
     (lambda: m.OneStackT5(**t5, activation="gelu"), "activation=gelu is not an option of T5; .* relu, geglu"),
@@ -45,13 +45,13 @@ MISTAKES = [
     (lambda: rnn(d_model=6, reading="backward"), "reading=backward is not .* one of both, forward, reversed"),
     (lambda: rnn(d_model=6, attention="dot"), "attention=dot is not .* one of none, bilinear, additive"),
     (lambda: rnn(d_model=6, input_feeding=True), r"needs attention; write model\.input_feeding=false"),
-    (lambda: rnn(d_model=5), "d_model=5 does not divide into two directions"),
-    (lambda: rnn(d_model=6, attention="none").align(*SOURCE), "attention=none gives no alignment"),
+    (lambda: rnn(d_model=5), "d_model=5 is odd, but each direction gets half"),
+    (lambda: rnn(d_model=6, attention="none").align(*SOURCE), "attention=none has no attention weights"),
     (lambda: m.ConvolutionalEncoderDecoder(V, D, 4, 1, 2, 9, 0.0), r"model\.kernel_size=2 is even"),
     (lambda: m.WindowTagger(3, **SPELT, window=4, d_model=D, dropout=0.0), r"window=4 has no middle word.* such as 5"),
     (lambda: ELMO(WORDS).layers_of_words([["cat"]]), r"looks words up in a table.*use recipe=elmo/elmo"),
     *(
-        (lambda layers=layers: m.ELMoBiLSTM(WORDS, ELMO, 6, D, 1, layers=layers), "not ELMo layers; write numbers")
+        (lambda layers=layers: m.ELMoBiLSTM(WORDS, ELMO, 6, D, 1, layers=layers), "not ELMo layers; write indices")
         for layers in ([3], [-1], [])
     ),
     (lambda: m.ViT(12, 3, 5, D, 1, 2, 0.0), "patch_size=5 does not divide images of 12 pixels"),

@@ -1,6 +1,6 @@
-"""All rows of chapter 7 of NLTK's book, computed again: files, rules, counts, features and chunks in plain Python.
+"""Compute all rows of chapter 7 of NLTK's book again in plain Python: files, rules, counts, features and chunks.
 
-The maximum-entropy rows use numpy and SciPy's L-BFGS. Nothing of the package is imported.
+The maximum-entropy rows use numpy and SciPy's L-BFGS. Nothing is imported from the package.
 """
 
 import json
@@ -19,14 +19,14 @@ COUNTS = ["words", "right", "spans_right", "spans_predicted", "spans_labelled"]
 
 
 def read(split, only=""):
-    """Return sentences of (word, part of speech, chunk tag); tags of other chunks than `only` become O."""
+    """Return sentences of (word, part of speech, chunk tag). With `only`, tags of all other chunk types become O."""
     text = (Path(os.environ["RETABLE_DATA"]) / "conll2000" / f"{split}.txt").read_text()
     sentences = [[line.split() for line in block.splitlines()] for block in text.strip().split("\n\n")]
     return [[(word, part, tag if tag.endswith(only) else "O") for word, part, tag in each] for each in sentences]
 
 
 def spans(tags):
-    """Return the chunks (first, end, type) of tags; an I after another type, or after O, begins one."""
+    """Return the chunks (first, end, type) of tags; an I after O or after another type begins a chunk."""
     found, first, kind = set(), 0, ""
     for i, tag in enumerate([*tags, "O"]):
         if kind and tag != f"I-{kind}":
@@ -38,7 +38,7 @@ def spans(tags):
 
 
 def counted(sentences, tagged):
-    """Return the counts of each sentence, in the order of COUNTS. Tags are those of the chunks, as in the library."""
+    """Return the counts of each sentence, in the order of COUNTS. Tags are made from chunks, as in the library."""
     rows = []
     for sentence, tags in zip(sentences, tagged, strict=True):
         gold = [tag for *_, tag in sentence]
@@ -61,7 +61,9 @@ def by_rule(train, test, letters):
 
 
 def by_counts(train, test, order):
-    """Tag by the commonest tag, the first seen of several, of the part of speech and order − 1 tags before it."""
+    """Tag with the most frequent tag after this part of speech and the order − 1 tags before; ties go to the first
+    seen.
+    """
     seen = defaultdict(Counter)
     for sentence in train:
         before = []
@@ -79,7 +81,7 @@ def by_counts(train, test, order):
 
 
 def features(sentence, number):
-    """Yield the first `number` features of each word of the book's last classifier, in the order of its four rows."""
+    """Yield the first `number` features of the book's last classifier for each word, in the order of its four rows."""
     since = set()
     padded = ["<START>", *(part for _, part, _ in sentence), "<END>"]
     for (word, part, _), before, after in zip(sentence, padded, padded[2:], strict=False):
@@ -89,7 +91,7 @@ def features(sentence, number):
 
 
 def by_maximum_entropy(train, test, number):
-    """Tag by weights of pairs of a feature and a tag that occur in training, after 100 steps from 0."""
+    """Tag with weights of the (feature, tag) pairs that occur in training, after 100 steps from 0."""
     ids, places, tags = {}, [], sorted({tag for each in train for *_, tag in each})
     for sentence in train:
         places += [[ids.setdefault(each, len(ids)) for each in word] for word in features(sentence, number)]
@@ -130,7 +132,7 @@ ROWS = {
 
 
 def both(task, system):
-    """Return the counts of each test sentence computed here, those of the record, and the recorded metrics."""
+    """Return, for each test sentence, the counts computed here and those of the record, and the recorded metrics."""
     kind = "NP" if task == "conll2000_np" else ""
     tagger, setting = ROWS[system]
     test = read("test", kind)

@@ -10,7 +10,7 @@ from retable.models.ngram import BackoffModel, KneserNey
 from retable.models.pruning import Pruned
 from tests.models.counted_cases import penn_treebank
 
-END, V = 0, 6  # the boundary's id and the vocabulary; word 5 is never seen
+END, V = 0, 6  # id of the boundary, and vocabulary size; word 5 never occurs
 ESTIMATORS = [partial(KneserNey, order=3), partial(GoodTuring, order=3), partial(AbsoluteDiscounting, order=4)]
 
 
@@ -28,7 +28,7 @@ def pruned(estimator, threshold: float, tokens: np.ndarray) -> BackoffModel:
 
 
 def n_grams(model: BackoffModel) -> dict[tuple, float]:
-    """The probability of every n-gram that a model lists, by its words; V is <s>."""
+    """Return the probability of every n-gram that a model lists, by its words; id V is <s>."""
     listed, before = {}, [()]
     for table in model.tables:
         before = [(*before[key // (V + 1)], int(key % (V + 1))) for key in table.keys]
@@ -37,7 +37,9 @@ def n_grams(model: BackoffModel) -> dict[tuple, float]:
 
 
 def distribution(listed: dict[tuple, float], context: tuple) -> np.ndarray:
-    """Of the next word by a back-off model that lists these n-grams, all weights normalised by summing."""
+    """Return the distribution of the next word under a back-off model with these n-grams; weights are normalised by
+    sums.
+    """
     own = {g[-1]: p for g, p in listed.items() if g[:-1] == context}
     if not context:
         return np.array([own[w] for w in range(V)])
@@ -52,7 +54,7 @@ def distribution(listed: dict[tuple, float], context: tuple) -> np.ndarray:
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda each: each.func.__name__)
 @pytest.mark.parametrize("threshold", [1e-4, 3e-4, 1e-3])
 def test_those_go_without_which_perplexity_grows_less_than_by_the_threshold(estimator, threshold):
-    """The growth by the definition: each n-gram alone left out, its context's divergence summed over the vocabulary."""
+    """Computed from the definition: leave out one n-gram, and sum the divergence of its context over the vocabulary."""
     tokens = text(1, 400)
     whole = estimator(vocab_size=V, boundary=END)
     whole.estimate(tokens)
@@ -108,7 +110,7 @@ def test_thresholds_from_none_to_all():
 
 @pytest.mark.real
 def test_penn_treebank_loses_two_thirds_of_its_n_grams_for_little(data_dir):
-    """Kneser-Ney of order 5 has 2.3 million, and a perplexity of 141.19."""
+    """The Kneser-Ney model of order 5 has 2.3 million n-grams and a perplexity of 141.19."""
     found = penn_treebank(data_dir, lambda size, end: Pruned(size, end, partial(KneserNey, order=5), 1e-7))
     assert sum(len(table.keys) for table in found["model"].tables) < 2.4e6 / 2.8
     assert found["test"] == pytest.approx(143.42, abs=0.05)

@@ -14,8 +14,9 @@ KINDS = {"elman": Elman, "gru": GRU, "lstm": LSTM}
     [("elman", 1, None), ("elman", 3, None), ("gru", 3, None), ("lstm", 3, None), ("lstm", 2, 13)],
 )
 def test_equals_a_loop_written_from_the_equations(kind, n_layers, d_cell):
-    """In float64, from a state (n_layers, B, ·): Elman's h_t = tanh(W x_t + U h_{t−1} + b), and Zaremba et al. (2014),
-    section 3."""
+    """In float64, from a state (n_layers, B, ·): Elman's h_t = tanh(W x_t + U h_{t−1} + b), and section 3 of
+    Zaremba et al. (2014).
+    """
     torch.manual_seed(0)
     settings = {"d_cell": d_cell} if d_cell else {}
     model = KINDS[kind](V, D, n_layers, 0.0, init_range=0.5, **settings).eval()

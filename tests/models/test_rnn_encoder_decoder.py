@@ -10,7 +10,7 @@ VARIANTS = [*RNNS.values(), {"attention": "additive", "reading": "reversed"}, {"
 
 
 def step_by_step(model: RNNEncoderDecoder, source: list[int], target: list[int], variant: dict):
-    """Hidden states (U, D) and alignments (U, S) of one pair in float64: a cell, a state, a score at a time."""
+    """Return hidden states (U, D) and alignments (U, S) of one pair in float64, computed by cell, state and score."""
     settings = {"cell": "lstm", "reading": "both", "input_feeding": False, "n_layers": 1} | variant
     p, kind = arrays(model), settings["cell"]
 
@@ -59,7 +59,7 @@ def test_equals_a_forward_pass_written_step_by_step(variant):
     model = RNNEncoderDecoder(V, 4, D, **{"n_layers": 1, "dropout": 0.1} | variant).eval()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.6)
-    assert "attention.score.bias" not in model.state_dict()  # which all states would share
+    assert "attention.score.bias" not in model.state_dict()  # a bias would be the same for all states
     hidden = model(IDS, LENGTHS, OTHERS).detach()
     for b, n in enumerate(LENGTHS.tolist()):
         expected, shares = step_by_step(model, IDS[b, :n].tolist(), OTHERS[b].tolist(), variant)

@@ -1,4 +1,4 @@
-"""Rules that take summaries from their documents, beside rouge-score and all sets of sentences."""
+"""Test rules that choose sentences as summaries, against rouge-score and an enumeration of all sets of sentences."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def rouge(sentences: list[str], others: list[str]) -> float:
 
 @pytest.fixture(scope="module")
 def documents() -> list[InSentences]:
-    """Of few words, and summaries that are partly of them."""
+    """Return documents of few different words, and summaries that share some of these words."""
     generator = np.random.default_rng(0)
 
     def text(n: int) -> list[str]:
@@ -39,7 +39,7 @@ def test_what_is_maximised_is_the_librarys_rouge(documents):
 def test_the_oracle_adds_the_best_sentence_while_one_helps(documents):
     for each in documents:
         places = ExtractiveOracle().find(each)
-        order: list[int] = []  # in which they are chosen
+        order: list[int] = []  # the order in which sentences are chosen
         score = 0.0
         while True:
             scores = {k: rouge([each.text[i] for i in sorted([*order, k])], each.summary)

@@ -1,4 +1,6 @@
-"""Smoothed n-grams, against recursions over dictionaries read off the papers, and against published numbers."""
+"""Test smoothed n-grams against recursions over dictionaries, written from the papers, and against published
+numbers.
+"""
 
 from collections import Counter
 from typing import Any
@@ -18,7 +20,7 @@ from tests.models.counted_cases import END, Book, estimated, n_grams, penn_treeb
 
 
 class ByChenAndGoodman(Book):
-    """Witten-Bell smoothing, absolute discounting, and interpolation with the weights of the model."""
+    """Witten-Bell smoothing, absolute discounting and interpolation, with the weights of the model."""
 
     def __init__(self, text: list[list[int]], model: Any):
         super().__init__(text, model)
@@ -42,12 +44,12 @@ class ByChenAndGoodman(Book):
 
 
 class ByKneserAndNey(Book):
-    """Chen and Goodman's, of three discounts."""
+    """Kneser-Ney smoothing of Chen and Goodman, with three discounts."""
 
     def __init__(self, text: list[list[int]], model: KneserNey):
         super().__init__(text, model)
         raw = n_grams(text, self.order + 1)
-        for n in range(1, self.order):  # below the highest order: how many words an n-gram follows
+        for n in range(1, self.order):  # below the highest order: numbers of different words before an n-gram
             left = Counter(n_gram[1:] for n_gram in raw[n + 1])
             self.counts[n] = Counter({g: raw[n][g] if g[0] == "<s>" else left[g] for g in raw[n]})
         self.discounts = {n: self.closed_formula(self.counts[n].values()) for n in self.counts}
@@ -72,7 +74,7 @@ class ByKneserAndNey(Book):
 
 
 class ByKatz(Book):
-    """Katz's; `ratio` is the share of a count that stays."""
+    """Katz's smoothing; `ratio` is the share of a count that remains."""
 
     def __init__(self, text: list[list[int]], model: GoodTuring):
         super().__init__(text, model)
@@ -110,7 +112,7 @@ class ByKatz(Book):
 
 
 class ByAdding(Book):
-    """(c(hw) + k) / (c(h) + k V)."""
+    """Additive smoothing: (c(hw) + k) / (c(h) + k V)."""
 
     def __init__(self, text: list[list[int]], model: Additive):
         super().__init__(text, model)
@@ -122,7 +124,7 @@ class ByAdding(Book):
 
 
 TEXTS = [(1, 1, 3), (1, 40, 4), (2, 1, 3), (2, 40, 4), (3, 300, 8), (5, 300, 8)]  # order, sentences, words
-KATZ = [(2, 1, 40, 4), (2, 2, 3, 3), (2, 3, 150, 8), (1, 3, 150, 8), (2, 4, 40, 4), (3, 4, 150, 8)]  # the minimum first
+KATZ = [(2, 1, 40, 4), (2, 2, 3, 3), (2, 3, 150, 8), (1, 3, 150, 8), (2, 4, 40, 4), (3, 4, 150, 8)]  # first the minimum
 RECURSIONS = [
     *(
         (kind, [], ByChenAndGoodman, text)
@@ -137,7 +139,7 @@ RECURSIONS = [
 @pytest.mark.parametrize(("kind", "settings", "book", "text"), RECURSIONS)
 def test_probabilities_are_those_of_the_recursion(kind, settings, book, text):
     order, n, n_words = text
-    train, test = sentences(n, n, n_words), sentences(n + 1, 12, n_words + 1)  # a word is never seen
+    train, test = sentences(n, n, n_words), sentences(n + 1, 12, n_words + 1)  # one word never occurs in training
     model = estimated(kind(n_words + 2, order, END, *settings), train)
     assert_by_the_book(model, book(train, model), train[:20] + test)
 
@@ -149,7 +151,7 @@ def assert_by_the_book(model: Any, book: Book, text: list[list[int]]) -> None:
 
 @st.composite
 def corpora(draw):
-    """A vocabulary size, sentences to train on, and others to score; word 1 is in none of the former."""
+    """Return a vocabulary size, training sentences, and sentences to score; word 1 does not occur in training."""
     vocab_size = draw(st.integers(3, 7))
     seen = st.lists(st.integers(2, vocab_size - 1), max_size=7)
     new = st.lists(st.integers(1, vocab_size - 1), max_size=9)
@@ -191,7 +193,7 @@ def test_k_is_the_likeliest_for_held_out_text(order):
 
 
 def test_weights_of_interpolation_are_the_likeliest_for_held_out_text():
-    """No λ can be moved without loss, of likelihood with half a pseudo-count on each side; unused ones are copies."""
+    """A change of any λ lowers the likelihood with half a pseudo-count on each side; unused weights are copies."""
     rng = np.random.default_rng(0)
     text = np.minimum(rng.geometric(0.35, (300, 9)), 8)
     text[:, 1::2] = np.where(rng.random((300, 4)) < 0.5, 1 + text[:, :-1:2] % 8, text[:, 1::2])
@@ -224,7 +226,7 @@ def test_weights_of_interpolation_are_the_likeliest_for_held_out_text():
 
 
 def test_too_little_text_to_hold_some_out():
-    """k is 1 then, and each λ ½, whatever an earlier text had."""
+    """Then k is 1 and each λ ½, even if the model was estimated on another text before."""
     additive, jelinek_mercer = Additive(41, 2, END), JelinekMercer(41, 2, END)
     for model in (additive, jelinek_mercer):
         model.estimate(stream(sentences(1, 300, 40)))
@@ -237,19 +239,19 @@ def test_too_little_text_to_hold_some_out():
 def test_discounts_by_hand():
     counts = np.repeat([1, 2, 3, 4, 9, 0], [8, 4, 2, 1, 3, 5])
     assert discounts(counts) == pytest.approx((1 / 2, 2 - 3 / 4, 3 - 4 / 4))
-    assert discounts(np.array([1, 1, 2, 4])) == (0.5, 1, 1.5)  # no 3
-    assert discounts(np.repeat([1, 2, 3], [9, 2, 8])) == (0.5, 1, 1.5)  # D2 below 0
-    assert discounts(np.repeat([1, 2, 3], [4, 1, 1])) == (0.5, 1, 1.5)  # D2 just 0
+    assert discounts(np.array([1, 1, 2, 4])) == (0.5, 1, 1.5)  # no n-gram occurs three times
+    assert discounts(np.repeat([1, 2, 3], [9, 2, 8])) == (0.5, 1, 1.5)  # D2 would be below 0
+    assert discounts(np.repeat([1, 2, 3], [4, 1, 1])) == (0.5, 1, 1.5)  # D2 is just 0
 
 
 @pytest.mark.parametrize(
-    ("n", "largest", "expected"),  # n: how many are seen once, twice and so on
+    ("n", "largest", "expected"),  # n: numbers of n-grams that occur once, twice and so on
     [
-        ([10, 4, 2], 2, [0.2 / 0.4, 0.15 / 0.4, 1]),  # 0.8 and 0.75, less 0.6 that they have in common
-        ([10, 4, 2], 5, [0.2 / 0.4, 0.15 / 0.4, 1, 1, 1, 1]),  # none is seen four times or more
-        ([20, 12, 6, 3], 3, [1, 0.15 / 0.4, (2 / 3 - 0.6) / 0.4, 1]),  # 24 would be discounted to more than 20
+        ([10, 4, 2], 2, [0.2 / 0.4, 0.15 / 0.4, 1]),  # 0.8 and 0.75, both minus the common term 0.6
+        ([10, 4, 2], 5, [0.2 / 0.4, 0.15 / 0.4, 1, 1, 1, 1]),  # no n-gram occurs four times or more
+        ([20, 12, 6, 3], 3, [1, 0.15 / 0.4, (2 / 3 - 0.6) / 0.4, 1]),  # 24 would be discounted, more than 20
         ([0, 4, 2, 1], 3, [1, 1, 1, 1]),
-        ([3, 9, 2, 1], 3, [1, 1, 1, 1]),  # 4/3 in common
+        ([3, 9, 2, 1], 3, [1, 1, 1, 1]),  # the common term is 4/3
         ([10, 4, 2], 0, [1]),
     ],
 )
@@ -259,7 +261,7 @@ def test_ratios_by_hand(n, largest, expected):
 
 
 def test_what_is_taken_off_is_as_much_as_is_seen_once():
-    """Katz's constraint, from which the ratios come: what unseen n-grams get is Good and Turing's n₁."""
+    """The ratios are derived from Katz's constraint: unseen n-grams get n₁, as with Good and Turing."""
     counts = np.random.default_rng(0).zipf(1.6, 20000)
     ratio = ratios(counts, 7)
     assert ratio[1:8].max() < 1
@@ -269,7 +271,7 @@ def test_what_is_taken_off_is_as_much_as_is_seen_once():
 
 def test_what_is_seen_once_is_left_out():
     model = estimated(GoodTuring(5, 3, END), [[1, 2, 3], [1, 2], [4]])
-    assert [len(table.keys) for table in model.tables] == [6, 7, 1]  # <s> 1 2 alone is seen twice
+    assert [len(table.keys) for table in model.tables] == [6, 7, 1]  # only <s> 1 2 occurs twice
     np.testing.assert_array_equal(model.tables[1].keys[model.tables[2].keys // 6], [5 * 6 + 1])
     assert model.tables[2].keys % 6 == [2]
 
@@ -278,18 +280,18 @@ def test_a_file_of_unsound_numbers_is_refused(tmp_path):
     model = KneserNey(8, 3, END)
     model.estimate(np.append(np.random.default_rng(0).integers(0, 8, 500), END))
     model.save(tmp_path / "model")
-    # the file ends in the log-probabilities of the highest order; a float of ones only is no number
+    # the file ends with log-probabilities of the highest order; a float whose bits are all 1 is not a number
     (tmp_path / "changed").write_bytes((tmp_path / "model").read_bytes()[:-4] + b"\xff" * 4)
-    model.tables[2].keys[-1] += 9 * len(model.tables[1].keys)  # in a context beyond the last
+    model.tables[2].keys[-1] += 9 * len(model.tables[1].keys)  # in a context after the last one
     model.save(tmp_path / "loose")
     for name in ("changed", "loose"):
         with pytest.raises(UsageError, match=name):
             model.load(tmp_path / name)
 
 
-# KenLM's `lmplz` for Kneser-Ney, which with its own <unk> besides PTB's has 10,001 words where the corpus has 10,000;
-# Mikolov 2012, Table 4.1, GT3 and GT5 by SRILM, for Good and Turing; the others are this project's own. They rank as
-# Chen and Goodman find: of trigram models Kneser-Ney is the best, Witten-Bell the worst by far, and adding is worse.
+# Kneser-Ney: from KenLM's `lmplz`, which has 10,001 words, because it adds its <unk> to that of PTB. Good-Turing: from
+# Mikolov 2012, Table 4.1, GT3 and GT5 by SRILM. The other numbers are of this project. The ranking is that of Chen and
+# Goodman: of trigram models Kneser-Ney is best, Witten-Bell by far the worst, except additive smoothing.
 PENN_TREEBANK = [
     (KneserNey, 3, [], {"valid": 157.77, "test": 148.28}, 0.01),
     (KneserNey, 5, [], {"valid": 148.01, "test": 141.19}, 0.01), (GoodTuring, 3, [], {"test": 165.2}, 0.05),

@@ -1,4 +1,4 @@
-"""Rules that find answers, against loops written from what the papers say."""
+"""Test rules that find answers against loops written from the papers."""
 
 import math
 from collections import Counter
@@ -56,8 +56,11 @@ def test_a_passage_without_words_of_content_has_candidates():
 
 
 def test_the_sliding_window_equals_the_papers_steps_written_out():
-    """Rajpurkar et al.: the candidates whose sentence, without them, overlaps most with the question in unigrams and
-    bigrams; then algorithm 1 of Richardson et al. over that sentence, word by word."""
+    """Candidates are in the sentence that, without them, shares most unigrams and bigrams with the question
+    (Rajpurkar et al.).
+
+    Among these, algorithm 1 of Richardson et al. chooses, word by word in this sentence.
+    """
 
     def paths(words: list[str]) -> set[tuple[str, ...]]:
         return {(word,) for word in words} | {(words[k], words[k + 1]) for k in range(len(words) - 1)}

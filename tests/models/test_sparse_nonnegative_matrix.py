@@ -12,7 +12,7 @@ V, END = 9, 0
 
 
 def corpus(seed: int = 0, n: int = 150) -> np.ndarray:
-    """Sentences in which a word depends on the last and on the last but two."""
+    """Draw sentences in which a word depends on the word before it and on the third word before it."""
     rng = np.random.default_rng(seed)
     words = [2, 3, 4]
     for _ in range(n):
@@ -25,7 +25,7 @@ def snm(**changed) -> SparseNonnegativeMatrix:
 
 
 def features(sentence: list[int], t: int, types) -> list[tuple]:
-    """The features before place t, as tuples: the type and its words."""
+    """Return the features before place t as tuples: the type and its words."""
     padded = ["<s>", *sentence]
     found = []
     for offsets in types:
@@ -35,7 +35,7 @@ def features(sentence: list[int], t: int, types) -> list[tuple]:
 
 
 def events(tokens, types):
-    """(features, word) of every token of a stream."""
+    """Return (features, word) for every token of a stream."""
     sentence = []
     for word in np.asarray(tokens).tolist():
         yield features(sentence, len(sentence), types), word
@@ -43,7 +43,7 @@ def events(tokens, types):
 
 
 class ByTheBook:
-    """M as dictionaries of counts, and an adjustment that is looked up for a type, a feature, a word and counts."""
+    """M as dictionaries of counts; the adjustment is looked up by type, feature, word and counts."""
 
     def __init__(self, tokens, types, adjust=lambda *_: 0.0, uniform=1.0):
         self.types, self.adjust, self.uniform = types, adjust, uniform
@@ -53,7 +53,9 @@ class ByTheBook:
                 self.rows[feature][word] += 1
 
     def probability(self, present, word, without=None):
-        """Of a word, `without` the event of these features and this very word if it is True."""
+        """Return the probability of a word; if `without` is True, the event of these features with this word is
+        left out.
+        """
         score, total = self.uniform / V, self.uniform
         for feature in present:
             row = Counter(self.rows.get(feature, {}))
@@ -73,14 +75,14 @@ class ByTheBook:
 
 
 def adjusted(seed: int = 0):
-    """A training with random tables, and the same adjustment for dictionaries."""
+    """Return a trained model with random tables, and a dictionary model with the same adjustment."""
     tokens, model = corpus(seed), snm()
     training = LeaveOneOut(tokens.astype(np.int64), *model._contexts(tokens.astype(np.int64)), V)
     rng = np.random.default_rng(1)
     for table in (training.a, training.b, training.c, training.uniform):
         table[:] = rng.normal(0, 0.5, len(table))
     size = math.isqrt(len(training.a) // len(model.types))
-    names = {}  # of the features' numbers
+    names = {}  # name of each feature, by its number
     hashes, present = model._contexts(tokens.astype(np.int64))
     for t, (found, _) in enumerate(events(tokens, model.types)):
         for feature, hashed in zip(found, hashes[present[:, t], t], strict=True):
@@ -97,7 +99,7 @@ def adjusted(seed: int = 0):
 def test_feature_types_are_n_grams_and_skip_grams():
     assert feature_types(3, 0, 0) == [(), (1,), (1, 2)]
     assert feature_types(1, 2, 2) == [(), (2,), (2, 3), (1, 3), (3,), (3, 4), (1, 4)]
-    # one remote word, two left out, two adjacent: the third word back has a gap before it
+    # one remote word, two skipped words, two adjacent words: the third word back comes before the gap
     assert (1, 2, 5) in feature_types(2, 2, 3)
     types = feature_types(5, 3, 3)
     assert len(set(types)) == len(types) and all(list(offsets) == sorted(offsets) for offsets in types)
@@ -171,7 +173,7 @@ def test_what_is_learnt_helps_on_other_text():
 def test_features_have_the_hashes_that_saved_models_know_them_by():
     hashes, present = snm(order=3, max_skip=0)._contexts(np.array([3, 4]))
     assert present.tolist() == [[True, True], [True, True], [False, True]]
-    after_3 = [11400714819323198485, 6232008099313204047, 15649627185697983879]  # of none, of 3, and of <s> 3
+    after_3 = [11400714819323198485, 6232008099313204047, 15649627185697983879]  # hashes: empty, 3, and <s> 3
     assert hashes[:, 1].tolist() == after_3
 
 
@@ -184,7 +186,7 @@ def test_files_of_unsound_numbers_are_refused(tmp_path):
         {"links": arrays["links"][::-1].copy()},
         {"weights": -arrays["weights"]},
         {"features": arrays["features"][:3]},
-        {"links": np.append(arrays["links"][:-1], arrays["links"][-2])},  # one twice
+        {"links": np.append(arrays["links"][:-1], arrays["links"][-2])},  # one link occurs twice
         {"features": np.append(arrays["features"][:-1], arrays["features"][-2])},
     ):
         save_file(arrays | damage, path)

@@ -17,7 +17,7 @@ def stacked(
     torch.manual_seed(0)
     model = StackedRecurrent(V, D, n_layers, 0.5, residual, layer_norm, cell, **settings)
     for norm in model.norms:
-        for parameter in norm.parameters():  # far from one and zero, where a norm's scale and bias are idle
+        for parameter in norm.parameters():  # far from 1 and 0, with which scale and bias of a norm have no effect
             torch.nn.init.normal_(parameter)
     if model.first is not None:
         torch.nn.init.normal_(model.first)
@@ -27,9 +27,9 @@ def stacked(
 def by_equations(
     model: StackedRecurrent, ids: np.ndarray, state: np.ndarray, keep: float, kind: str = "lstm"
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Time by time, for ids (B, T) and state (n_layers, 1 or 2, B, D).
+    """Compute time by time, for ids (B, T) and state (n_layers, 1 or 2, B, D).
 
-    keep: 1, or 0 where dropout lets nothing through from layer to layer.
+    keep: 1, or 0 if dropout removes everything between layers.
     """
     p, state, outputs = arrays(model), state.copy(), []
 
@@ -74,7 +74,7 @@ def test_the_first_state_stands_where_none_is_given_and_only_there(cell):
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("residual", [False, True])
 def test_dropout_spares_the_recurrent_connections(cell, residual):
-    # With all of it dropped nothing passes between layers, yet each layer's state goes on through time.
+    # If everything between layers is dropped, each layer still has its own recurrence over time.
     model = stacked(2, residual, False, cell, dropout=1.0, variational=residual).train()
     ids = torch.randint(V, (B, T))
     hidden, after = model(ids)

@@ -28,14 +28,14 @@ def one_stack(kind) -> OneStackT5:
 
 
 def texts() -> tuple[Tensor, Tensor]:
-    """(B, T) inputs, padded with 0 behind LENGTHS, and (B, U) decoder ids."""
+    """Return inputs (B, T), padded with 0 after LENGTHS, and decoder ids (B, U)."""
     generator = torch.Generator().manual_seed(1)
     inputs = torch.randint(1, V, (B, T), generator=generator)
     return inputs * (torch.arange(T) < LENGTHS[:, None]), torch.randint(1, V, (B, U), generator=generator)
 
 
 def reach(hidden_of, ids: Tensor) -> Tensor:
-    """(T, T) bool: whether hidden state i of one text changes with id j."""
+    """Return (T, T) bool: whether hidden state i of a text changes if id j changes."""
     before, rows = hidden_of(ids), []
     for j in range(ids.shape[1]):
         changed = ids.clone()
@@ -56,7 +56,8 @@ def test_equals_transformers(model, kind):
     assert (model(inputs, LENGTHS, outputs) - expected.decoder_hidden_states[-1]).abs().max() < 1e-5
     far = torch.randint(1, V, (1, 160), generator=torch.Generator().manual_seed(0))
     expected = theirs(far, decoder_input_ids=far, output_hidden_states=True).decoder_hidden_states[-1]
-    # Scores that are not divided are large: rounding alone makes 2e-5, another bucket for the farthest 0.3.
+    # Scores that are not divided by √D are large: rounding alone gives 2e-5, a wrong bucket for the longest distances
+    # 0.3.
     assert (model(far, torch.tensor([160]), far) - expected).abs().max() < 1e-4
 
 
@@ -73,7 +74,7 @@ def test_a_prefix_is_seen_whole_and_the_rest_left_to_right(one_stack, prefix):
 
 
 def test_a_stack_that_is_all_prefix_is_an_encoder(model, one_stack):
-    """And so equals transformers' encoder."""
+    """Such a stack equals transformers' encoder."""
     one_stack.stack.load_state_dict(model.encoder.state_dict())
     one_stack.embedding.load_state_dict(model.embedding.state_dict())
     inputs, _ = texts()
@@ -90,7 +91,7 @@ def test_an_encoder_alone_is_that_of_a_t5_of_the_same_settings(kind, tmp_path):
     same, other = (T5Encoder(V, D, L, H, F, 0.1, KINDS[kind], d_head=K).eval() for _ in range(2))
     weights = {name: weight for name, weight in whole.state_dict().items() if not name.startswith("decoder.")}
     assert same.state_dict().keys() == weights.keys()
-    assert all(torch.equal(weight, weights[name]) for name, weight in same.state_dict().items())  # of the same seed
+    assert all(torch.equal(weight, weights[name]) for name, weight in same.state_dict().items())  # with the same seed
     expected, given = whole.memory(texts()[0], LENGTHS), (texts()[0], LENGTHS)
     assert not torch.equal(other(*given), expected)
     save_weights(whole, tmp_path / "model.safetensors")

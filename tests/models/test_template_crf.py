@@ -1,4 +1,6 @@
-"""The CRF of words: sums over all sequences of tags, SGD by its formulas, CRF++'s template, and crfsgd's numbers."""
+"""Test the linear-chain CRF: sums over all tag sequences, the formulas of SGD, CRF++'s template, and crfsgd's
+numbers.
+"""
 
 import os
 import re
@@ -13,7 +15,7 @@ from retable.corpora.columns import read_tagged
 from retable.models import template_crf
 from retable.models.template_crf import TemplateCRF, best, features, marginals
 
-# The template of crfsgd and CRF++ for CoNLL-2000: row and column of each value, relative to the word.
+# The template of crfsgd and CRF++ for CoNLL-2000: row and column of each value; the row is relative to the word.
 TEMPLATE = [
     *("%x[-2,0]", "%x[-1,0]", "%x[0,0]", "%x[1,0]", "%x[2,0]", "%x[-1,0]/%x[0,0]", "%x[0,0]/%x[1,0]"),
     *("%x[-2,1]", "%x[-1,1]", "%x[0,1]", "%x[1,1]", "%x[2,1]"),
@@ -25,7 +27,7 @@ LABELS = [["B", "I", "O"], ["O"], ["B", "I", "I", "O"], ["O", "B"]]
 
 
 def sequences(scores, pairs):
-    """Return all sequences of tags, and their scores."""
+    """Return all sequences of tags with their scores."""
     T, K = scores.shape
     rows = np.array(list(product(range(K), repeat=T)))
     return rows, scores[range(T), rows].sum(1) + pairs[rows[:, :-1], rows[:, 1:]].sum(1)
@@ -48,7 +50,7 @@ def test_sums_are_those_over_all_sequences(T):
 
 
 def slow_loss(theta, model, texts, labels):
-    """Return −log p of the tags of texts, over all sequences."""
+    """Return −log p of the tags of texts, with sums over all sequences."""
     loss = 0.0
     for words, tags in zip(texts, labels, strict=True):
         rows = [[model.places[name] for name in row if name in model.places] for row in features(words)]
@@ -59,7 +61,7 @@ def slow_loss(theta, model, texts, labels):
 
 
 def slow_descent(model, rate, orders, power):
-    """Return θ after each step of SGD, whose gradients are finite differences."""
+    """Return θ after each step of SGD; gradients are finite differences."""
     decay, theta, found = 1 / len(TEXTS), np.zeros(model.theta.shape), []
     for n, place in enumerate(np.concatenate(orders)):
 
@@ -91,7 +93,7 @@ def test_descent_is_that_of_its_formulas(solver, monkeypatch, tmp_path):
 
 
 def test_the_fitted_loss_cannot_fall():
-    """The finite differences of the loss with its penalty, at the fitted θ, are 0."""
+    """At the fitted θ, the finite differences of the loss with its penalty are 0."""
     model = TemplateCRF("lbfgs", epochs=1, seed=1, C=2.0, cutoff=1)
     model.estimate(TEXTS, LABELS)
 
@@ -104,14 +106,16 @@ def test_the_fitted_loss_cannot_fall():
 
 
 def test_the_first_rate_is_half_of_the_best_of_a_sample():
-    """A pass over the sample at each of 0.1, 0.2, … until the loss is not below its start, then 0.05, 0.025, …"""
+    """The rates 0.1, 0.2, … are tried, each for one pass over the sample, until the loss is not below the initial
+    loss; then 0.05, 0.025, …
+    """
     model = TemplateCRF("sgd", epochs=1, seed=1, cutoff=1)
     model.estimate(TEXTS, LABELS)
     start, losses = slow_loss(np.zeros(model.theta.shape), model, TEXTS, LABELS) / len(TEXTS), {}
     for rate in [0.1 * 2.0**i for i in range(-8, 7)]:
         steps = slow_descent(model, rate, [range(len(TEXTS))], 0.0)
         losses[rate] = slow_loss(steps[-1], model, TEXTS, LABELS) / len(TEXTS) + (steps[-1] ** 2).sum() / 2 / len(TEXTS)
-    assert max(losses.values()) > start  # the rates go beyond the useful ones
+    assert max(losses.values()) > start  # some tried rates are too high
     ids = np.array([[model.places[name] for name in row] for words in TEXTS for row in features(words)])
     chains = model._chains(TEXTS, LABELS, ids)
     found = template_crf._calibrated(chains, 1 / len(TEXTS), model.theta.shape, np.arange(len(TEXTS)))
@@ -119,7 +123,7 @@ def test_the_first_rate_is_half_of_the_best_of_a_sample():
 
 
 def test_features_are_those_of_the_template():
-    """Two words share a feature exactly if CRF++ expands a line of the template to the same text for both."""
+    """Two words share a feature exactly if a line of CRF++'s template expands to the same text for both."""
     words = [["a/X", "a/Y", "b/X"], ["a/X"], ["b/X", "a/X", "a/Y", "b/X", "a/X"], ["1/2/X", "a/Y"]]
     expanded, ours = [], []
     for row in words:
@@ -139,7 +143,7 @@ def test_features_are_those_of_the_template():
 @pytest.mark.real
 @pytest.mark.long
 def test_features_and_norm_are_those_of_crfsgd():
-    """Its README: 76,328 features and the pair of tags, 1,679,700 parameters, and ‖θ‖² = 3428.22 after an epoch."""
+    """Its README has 76,328 features and the pair of tags, 1,679,700 parameters, and ‖θ‖² = 3428.22 after one epoch."""
     rows = read_tagged(Path(os.environ["RETABLE_DATA"]) / "conll2000/train.txt", pos=1)
     model = TemplateCRF("sgd", epochs=1, seed=101)
     model.estimate([row.words for row in rows], [row.tags for row in rows])

@@ -11,7 +11,7 @@ from tests.nn.by_hand import sinusoids
 def test_equals_the_transformer_of_torch(norm):
     ours = build("transformer" if norm == "post" else "transformer, pre-norm")
     theirs = nn.Transformer(D, H, 2, 2, F, batch_first=True, norm_first=norm == "pre").eval()
-    if norm == "post":  # they normalise once more what is normalised already
+    if norm == "post":  # the final norms repeat a normalisation
         theirs.encoder.norm = theirs.decoder.norm = None
     names = {"self_attention": "self_attn", "attention": "self_attn", "cross_attention": "multihead_attn"}
     p = dict(ours.named_parameters())

@@ -13,15 +13,15 @@ def transformer_xl(memory: int = 3, evaluation_memory: int = 5, **settings) -> T
     torch.manual_seed(0)
     settings = {"dropout": 0.0, "attention_dropout": 0.0} | settings
     model = TransformerXL(V, D, L, H, 12, memory, evaluation_memory, **settings)
-    for parameter in model.parameters():  # far from the start, where attention is flat and norms are idle
+    for parameter in model.parameters():  # far from initial weights: there attention is uniform and norms change little
         nn.init.normal_(parameter, std=0.5)
     return model
 
 
 def position_by_position(model: TransformerXL, ids: list[int], first_seen: list[int]) -> np.ndarray:
-    """The hidden states (T, D) of one sequence in float64: one position, one head, one key at a time.
+    """Return the hidden states (T, D) of one sequence in float64, computed by position, head and key.
 
-    The position t sees those from first_seen[t] to itself (Dai et al. 2019, section 3.3).
+    Position t attends to the positions from first_seen[t] to t (Dai et al. 2019, section 3.3).
     """
     p, K = arrays(model), D // H
 
@@ -32,7 +32,7 @@ def position_by_position(model: TransformerXL, ids: list[int], first_seen: list[
         angles = [distance / 10000 ** (2 * i / D) for i in range(D // 2)]
         return np.array([*np.sin(angles), *np.cos(angles)])
 
-    given: list[list[np.ndarray]] = [[] for _ in range(L)]  # what each layer got at each position
+    given: list[list[np.ndarray]] = [[] for _ in range(L)]  # the inputs of each layer, by position
     outputs = []
     for t, token in enumerate(ids):
         hidden = p["embedding.weight"][token] * np.sqrt(D)

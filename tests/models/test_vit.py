@@ -1,4 +1,4 @@
-"""The Vision Transformer: transformers' with the same weights, and the paper's equations."""
+"""Test the Vision Transformer against transformers' with the same weights, and against the paper's equations."""
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ def make(**changed) -> ImageClassification:
 
 
 def theirs(objective: ImageClassification):
-    """transformers' model with the weights of ours."""
+    """Return transformers' model with our model's weights."""
     config = transformers.ViTConfig(
         image_size=SIZE, patch_size=PATCH, num_channels=CHANNELS, hidden_size=D, num_hidden_layers=LAYERS,
         num_attention_heads=HEADS, intermediate_size=4 * D, num_labels=L,

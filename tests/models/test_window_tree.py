@@ -1,4 +1,4 @@
-"""Equality with makemore's loop (karpathy/nn-zero-to-hero, parts 3 and 5), written here with tensors and indices."""
+"""Test equality with makemore's training loop (karpathy/nn-zero-to-hero, parts 3 and 5), rewritten with tensors."""
 
 from itertools import pairwise
 
@@ -18,7 +18,7 @@ STREAM = torch.tensor([i for line in LINES for i in [*(LETTERS.index(c) + 1 for 
 
 
 def examples(context):
-    """Every (context, next character), as the notebook's build_dataset makes them."""
+    """Return every (context, next character), as the notebook's build_dataset does."""
     X, Y = [], []
     for line in LINES:
         window = [BOUNDARY] * context
@@ -30,7 +30,9 @@ def examples(context):
 
 
 def logits_of(X, C, weights, biases, gains, W2, b2, join, over):
-    """The network of the notebooks; part 5's batch norm over `over`, which is (0,) in its bug."""
+    """Return the logits of the notebooks' network. Part 5's batch norm averages `over`; with the notebook's bug
+    this is (0,).
+    """
     h = C[X]
     for number, W in enumerate(weights):
         h = h.view(h.shape[0], h.shape[1] // join, -1) @ W
@@ -79,7 +81,7 @@ def test_two_hundred_steps_equal_the_plain_loop(context, join, momentum, by_posi
 
 
 def test_contexts_end_at_the_line_also_in_a_text():
-    """The whole stream at once, and in pieces, gives each example's state."""
+    """The whole stream at once, and the stream in pieces, give each example the same state."""
     model = WindowTree(V, BOUNDARY, 4, 2, 3, 5, None, 0.1, 0.3, 0.1).eval()
     X, Y = examples(4)
     with torch.no_grad():
@@ -96,7 +98,9 @@ def test_contexts_end_at_the_line_also_in_a_text():
 
 
 def test_the_running_averages_are_those_of_torch():
-    """torch averages unbiased variances too; it normalises the batch by the biased one, which is not compared."""
+    """torch's running variance is unbiased too. Its normalisation uses the biased variance, so outputs are not
+    compared.
+    """
     torch.manual_seed(1)
     model = WindowTree(V, BOUNDARY, 8, 2, 3, 5, None, 0.1, 0.3, 0.1, 0.1).train()
     norm, peer = model.norms[0], torch.nn.BatchNorm1d(5, momentum=0.1)

@@ -1,4 +1,4 @@
-"""Language models of the last few words, beside their papers' equations and softmax, word by word."""
+"""Test language models of the last few words against the equations and softmax of their papers, word by word."""
 
 from collections.abc import Iterator
 
@@ -15,14 +15,14 @@ V, B, T, BOUNDARY = 11, 2, 7, 4
 
 
 def windows(ids: list[int], length: int) -> Iterator[list[int]]:
-    """Yield the last words at each place."""
+    """Yield the last words before each place."""
     padded = [BOUNDARY] * length + ids
     for t in range(len(ids)):
         yield padded[t + 1 : t + 1 + length]
 
 
 def by_bengio(p: dict[str, np.ndarray], ids: list[int], context: int, direct: bool) -> Iterator[np.ndarray]:
-    """Bengio et al. (2003), equation 1: the scores of all words."""
+    """Return the scores of all words: Bengio et al. (2003), equation 1."""
     U, W = p["head.weight"][:, :5], p["head.weight"][:, 5:]
     for window in windows(ids, context):
         x = np.concatenate([p["model.embedding.weight"][token] for token in window])
@@ -31,7 +31,7 @@ def by_bengio(p: dict[str, np.ndarray], ids: list[int], context: int, direct: bo
 
 
 def by_mnih(p: dict[str, np.ndarray], ids: list[int], context: int) -> Iterator[np.ndarray]:
-    """Mnih and Hinton (2007), section 4."""
+    """Return the scores of all words: Mnih and Hinton (2007), section 4."""
     r, matrices = p["model.embedding.weight"], np.split(p["model.predict.weight"], context, axis=1)
     for window in windows(ids, context):
         predicted = p["model.predict.bias"] + sum(c @ r[word] for c, word in zip(matrices, window, strict=True))

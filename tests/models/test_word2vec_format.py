@@ -4,14 +4,14 @@ import pytest
 from retable.core.errors import UsageError
 from retable.models.word2vec_format import read_word2vec, write_word2vec
 
-# Combined letters, a no-break and an ideographic space, and a character beyond 16 bits.
+# Combining characters, a no-break and an ideographic space, and a character that needs more than 16 bits.
 WORDS = ["the", "nai\u0308ve", "1/2\u00a0l", "\u65e5\u3000\U0001f642"]
 
 
 @pytest.mark.parametrize("name", ["vectors.txt", "vectors.bin"])
 def test_comes_back_bit_for_bit(tmp_path, name):
     vectors = np.random.default_rng(0).standard_normal((4, 7)).astype(np.float32)
-    vectors[0, :3] = [1e-45, -3.4e38, 1 / 3]  # the smallest, nearly the largest, one with no short decimal
+    vectors[0, :3] = [1e-45, -3.4e38, 1 / 3]  # the smallest, nearly the largest, and one without a short decimal form
     write_word2vec(tmp_path / name, WORDS, vectors)
     words, read = read_word2vec(tmp_path / name)
     assert words == WORDS

@@ -1,4 +1,4 @@
-"""Layers written out in NumPy's float64, for the loops that models are compared with."""
+"""Layers written in NumPy's float64, for loops with which models are compared."""
 
 import numpy as np
 from torch import nn
@@ -26,18 +26,18 @@ def layer_norm(x: np.ndarray, scale: np.ndarray, shift: np.ndarray | float) -> n
 
 
 def attention(query: np.ndarray, keys: list[np.ndarray], values: list[np.ndarray], scale: float = 1.0) -> np.ndarray:
-    """The mean of values (K,), weighted by a softmax of the products of the query (K,) with their keys (K,)."""
+    """Return the mean of values (K,), weighted by a softmax of the products of the query (K,) with the keys (K,)."""
     return softmax(np.array([query @ key for key in keys]) * scale) @ np.stack(values)
 
 
 def turned(x: np.ndarray, t: int) -> np.ndarray:
-    """Su et al. (2021), equation 14: as complex numbers, each pair of dimensions times e^(i t θ)."""
+    """Su et al. (2021), equation 14: multiply each pair of dimensions, as a complex number, by e^(i t θ)."""
     pairs = (x[::2] + 1j * x[1::2]) * np.exp(1j * t * 10000.0 ** (-np.arange(0, len(x), 2) / len(x)))
     return np.stack([pairs.real, pairs.imag], axis=1).ravel()
 
 
 def sinusoids(length: int, width: int) -> np.ndarray:
-    """Vaswani et al. (2017), section 3.5: (length, width)."""
+    """Return the sinusoids (length, width) of Vaswani et al. (2017), section 3.5."""
     return np.array(
         [[(np.sin, np.cos)[i % 2](t / 10000 ** (i // 2 * 2 / width)) for i in range(width)] for t in range(length)]
     )
@@ -51,9 +51,10 @@ def cell(
     place: str = "",
     layer: str = "l0",
 ) -> tuple[np.ndarray, ...]:
-    """A step of an Elman network, a GRU or an LSTM with torch's weights `place`weight_ih_`layer` and so on.
+    """Return a step of an Elman network, GRU or LSTM with torch's weights `place`weight_ih_`layer` and so on.
 
-    x and the state, h or h and c, are (·) or (B, ·). An LSTM may have a projection (Sak et al. 2014, section 2.2).
+    x and the state (h, or h and c) have shape (·) or (B, ·). An LSTM may have a projection (Sak et al. 2014, section
+    2.2).
     """
     given, recurrent = (
         inputs @ p[f"{place}weight_{ends}_{layer}"].T + p[f"{place}bias_{ends}_{layer}"]

@@ -1,4 +1,4 @@
-"""Models that are compared with transformers and torch have attention as theirs; here what no peer has."""
+"""Test features of attention that no peer has; models compared with transformers and torch test the rest."""
 
 import torch
 

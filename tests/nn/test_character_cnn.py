@@ -16,7 +16,7 @@ def cnn(n_highway: int = 2, d_projection: int | None = None) -> CharacterCNN:
 
 
 def by_equations(model: CharacterCNN, symbols: np.ndarray) -> np.ndarray:
-    """Kim et al., equations 5 to 8, in float64, for one word's (L,) symbols."""
+    """Kim et al., equations 5 to 8, in float64, for the symbols (L,) of one word."""
     p = arrays(model)
     C = p["characters.weight"][symbols].T
     features = []
@@ -45,7 +45,7 @@ def test_equals_a_loop_written_from_the_equations(n_highway, d_projection):
 def test_words_are_spelt_with_elmos_ids():
     expected = encode_words(WORDS)
     ids = spell(WORDS, padding=0).numpy()
-    assert ids.shape == (len(WORDS), 50)  # 90 bytes are cut
+    assert ids.shape == (len(WORDS), 50)  # 90 bytes are cut to 50 symbols
     np.testing.assert_array_equal(ids, expected)
     short = spell(WORDS[:3], padding=4)
     assert short.shape == (3, 5 + 2 + 4)

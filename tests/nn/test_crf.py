@@ -9,7 +9,7 @@ from retable.metrics.spans import convert
 from retable.nn.crf import CRF, allowed_transitions
 
 B, T, K = 4, 4, 3
-LENGTHS = torch.tensor([4, 1, 3, 2])  # in no order
+LENGTHS = torch.tensor([4, 1, 3, 2])  # not sorted
 TAGS = {
     "IOB1": ["O", "B-x", "I-x", "B-y", "I-y"],
     "IOB2": ["O", "B-x", "I-x", "B-y", "I-y"],
@@ -19,7 +19,7 @@ TAGS = {
 
 @pytest.fixture(params=["all", "some"])
 def crf(request) -> CRF:
-    """With all transitions, and with some forbidden."""
+    """Return a CRF with all transitions allowed, or with some forbidden."""
     torch.manual_seed(0)
     allowed = None
     if request.param == "some":
@@ -33,11 +33,11 @@ def crf(request) -> CRF:
 
 
 def emissions() -> Tensor:
-    return torch.randn(B, T, K, generator=torch.Generator().manual_seed(1))  # behind a row's length too
+    return torch.randn(B, T, K, generator=torch.Generator().manual_seed(1))  # random also after the end of a row
 
 
 def enumerated(crf: CRF, row: Tensor) -> dict[tuple[int, ...], Tensor]:
-    """The score of every allowed sequence of one row's emissions (t, K)."""
+    """Return the score of every allowed sequence for the emissions (t, K) of one row."""
     scores = {}
     for tags in product(range(K), repeat=len(row)):
         if all(crf.allowed[pair] for pair in zip((K, *tags), (*tags, K), strict=True)):
@@ -92,7 +92,7 @@ def test_long_rows_and_great_scores_are_summed_without_overflow():
 
 
 def test_a_row_whose_sequences_are_all_forbidden_leaves_no_nan():
-    """In IOBES one word alone, of a type that is nowhere in training a chunk of one word."""
+    """In IOBES: a sentence of one word, if no training chunk of this type has one word."""
     crf = CRF(2, allowed_transitions(["B-x", "E-x"], "IOBES"))
     given = torch.randn(2, 3, 2, generator=torch.Generator().manual_seed(0)).requires_grad_()
     log_likelihood = crf.log_likelihood(given, torch.tensor([[0, 0, 0], [1, 1, 1]]), torch.tensor([1, 3]))
@@ -108,7 +108,7 @@ def test_it_starts_as_an_independent_softmax():
 
 
 def test_a_tag_out_of_reach_leaves_no_nan():
-    """I-y cannot be reached without a B-y, as where the training data has none."""
+    """I-y can only follow B-y, and B-y does not occur in the training data."""
     tags = ["O", "B-x", "I-x", "I-y"]
     crf = CRF(4, allowed_transitions(tags, "IOB2"))
     given = torch.randn(1, 5, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()

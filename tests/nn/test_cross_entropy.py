@@ -6,7 +6,7 @@ from retable.nn import cross_entropy, fused
 from retable.nn.cross_entropy import linear_cross_entropy, linear_log_prob, logits_of, row_chunks
 
 N, D, V = 23, 6, 11
-# So many logits at a time that a part has one row, four rows (three in the last part), or all of them.
+# Numbers of logits computed at a time: one row, four rows (three in the last part), or all rows.
 PARTS = {V - 1: [1] * N, 4 * V + 3: [4, 4, 4, 4, 4, 3], 1 << 22: [N]}
 
 
@@ -18,7 +18,7 @@ def parts(request, monkeypatch) -> list[int]:
 
 @pytest.fixture(params=[None, 4 * cross_entropy.ALIGNED, 1 << 27])
 def way(request, monkeypatch) -> None:
-    """A processor's, and a GPU's in parts of four rows and in one, which a processor can go as well."""
+    """Test the way of CPUs, and that of GPUs with parts of four rows and with one part, which also runs on a CPU."""
     if request.param is not None:
         monkeypatch.setattr(cross_entropy, "_LinearCrossEntropy", cross_entropy._LinearCrossEntropyOnGPU)
         monkeypatch.setattr(cross_entropy, "SLOPES_ON_GPU", request.param)
@@ -40,13 +40,13 @@ def test_value_and_gradients_are_those_of_the_cross_entropy_of_all_logits(bias, 
     assert [len(range(N)[rows]) for rows in row_chunks(tensors[0], V)] == parts
     loss = linear_cross_entropy(*tensors, labels)
     expected = F.cross_entropy(F.linear(*tensors), labels)
-    assert loss.dtype == torch.float32  # in which it is summed, whatever the weights are in
+    assert loss.dtype == torch.float32  # the loss is summed in fp32, whatever the type of the weights
     torch.testing.assert_close(loss.to(dtype), expected, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(gradients(3 * loss, tensors), gradients(3 * expected, tensors), rtol=1e-5, atol=1e-6)
 
 
 def test_where_nothing_learns_no_gradient_is_made(way, monkeypatch):
-    """A validation takes a third of the time then, and no memory of the table's size."""
+    """This saves two thirds of a validation's time, and memory of the table's size."""
     tensors, labels = inputs(bias=True)
     expected = linear_cross_entropy(*tensors, labels).detach()
     made = []
@@ -79,7 +79,7 @@ def test_frozen_weights_let_the_gradient_through(way):
 
 @pytest.mark.parametrize(("bias", "waiting", "compiled"), [(False, 1, True), (True, 7, False), (True, N, True)])
 def test_under_autocast_products_are_rounded_and_sums_are_not(bias, waiting, compiled, parts, way, monkeypatch):
-    """However many rows' slopes wait for one product, and whoever sums."""
+    """This holds for any number of rows per product, and for both ways to sum."""
     monkeypatch.setattr(cross_entropy, "SLOPES", waiting * V)
     if not compiled:
         monkeypatch.setattr(fused, "COMPILED", None)

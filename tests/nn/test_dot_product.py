@@ -1,4 +1,4 @@
-"""Attention written out is attention, in value and gradient, whatever hides keys from queries."""
+"""Test attention as matrix products: values and gradients are those of attention, with every kind of mask."""
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ def padding() -> torch.Tensor:
 
 
 def reference(queries, keys, values, mask, causal, scale):
-    """Query by query, in double precision."""
+    """Return attention computed query by query, in double precision."""
     rows = []
     for t in range(queries.shape[2]):
         scores = (keys @ queries[:, :, t, :, None]).squeeze(3) * scale
@@ -55,7 +55,7 @@ def test_values_and_gradients_are_those_of_a_loop(dtype, close, hides, scale):
 
 
 def test_in_fp32_it_is_torchs_own_kernel():
-    """Whose digits the committed tables have."""
+    """The committed tables were made with torch's kernel."""
     queries, keys, values = (drawn(B, H, T, K, dtype=torch.float32) for _ in range(3))
     expected = F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
     assert torch.equal(dot_product_attention(queries, keys, values, causal=True), expected)

@@ -1,4 +1,4 @@
-"""Dropout by a hash: its rate, its independence, its gradient, and the same draws compiled or not."""
+"""Test dropout by a hash: its rate, independence and gradient, and that compiled code draws the same."""
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ def way(request, monkeypatch) -> None:
 
 
 def z(share: float, expected: float, n: int) -> float:
-    """By how many standard deviations a share of n differs."""
+    """Return how many standard deviations the observed share of n differs from the rate."""
     return abs(share - expected) / (expected * (1 - expected) / n) ** 0.5
 
 
@@ -66,7 +66,7 @@ def test_compiled_or_not_it_is_the_same(dtype, shape, monkeypatch):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 def test_the_gradient_goes_through_the_same_places(way, dtype):
-    x = torch.randn(40, 30).to(dtype).mT.requires_grad_()  # not dense
+    x = torch.randn(40, 30).to(dtype).mT.requires_grad_()  # not contiguous
     y = drop(x, 0.4)
     y.backward(torch.ones_like(y))
     assert torch.equal((x.grad != 0), (y != 0))

@@ -1,4 +1,4 @@
-"""What is compiled says what torch says, but for roundings to bf16."""
+"""Test that compiled functions give torch's results, within rounding to bf16."""
 
 import pytest
 import torch
@@ -9,11 +9,11 @@ from retable.nn import fused, product
 from retable.nn.product import use_faster_products
 
 pytestmark = pytest.mark.skipif(fused.COMPILED is None, reason="built without a C compiler")
-ROUNDING = 2**-8  # of a number in bf16, to the nearest
+ROUNDING = 2**-8  # largest relative error of a number in bf16
 
 
 def spread(*shape: int) -> torch.Tensor:
-    """Small numbers, and a few large ones of both signs, in bf16."""
+    """Draw small numbers and a few large ones of both signs, in bf16."""
     torch.manual_seed(sum(shape))
     return (torch.randn(shape) * torch.tensor([0.01, 1.0, 8.0, 90.0])[torch.randint(4, shape)]).bfloat16()
 
@@ -82,7 +82,7 @@ def test_attention_weights_and_their_gradient(shape):
     expected.backward(above.double())
     for one, other in zip(given, exact, strict=True):
         assert one.grad.dtype == one.dtype
-        assert (one.grad - other.grad).norm() < 0.01 + 0.01 * other.grad.norm()  # of a bias for all scores, nothing
+        assert (one.grad - other.grad).norm() < 0.01 + 0.01 * other.grad.norm()  # 0 for a bias of all scores
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (7, 64), (2, 3, 200)])

@@ -1,4 +1,4 @@
-"""The LSTM by way of bf16 is torch's in fp32, but for roundings, in value and gradient."""
+"""Test that the LSTM with products in bf16 equals torch's LSTM in fp32 within rounding, in values and gradients."""
 
 import pytest
 import torch
@@ -18,7 +18,9 @@ def however_narrow(monkeypatch):
 
 
 def run(layers: nn.LSTM, inputs: torch.Tensor, state: tuple[torch.Tensor, ...] | None) -> list[torch.Tensor]:
-    """Outputs, the state after them, and the gradients of a sum of all, weighed, in all that goes in."""
+    """Return outputs, the final state, and gradients of a weighted sum of both with respect to all inputs and
+    weights.
+    """
     output, after = layers(inputs, state)
     found = [output, *after]
     generator = torch.Generator().manual_seed(3)

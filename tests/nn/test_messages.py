@@ -1,4 +1,4 @@
-"""The message of every mistake that the package refuses."""
+"""Test the messages of all errors of the package."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ MISTAKES = {
     "odd width": (lambda: BidirectionalLSTM(3, 9), ValueError, "a width of 9 must be even"),
     "odd sinusoids": (lambda: rotations(5, 5), ValueError, "width of 5"),
     "layers": (lambda: ScalarMix(3)([torch.zeros(1, 1, 1)] * 2, torch.tensor([1])), ValueError, "zip"),
-    "dimensions": (lambda: initialise("a", 3), UsageError, "of 3 dimensions do not fit the embedding's 4"),
+    "dimensions": (lambda: initialise("a", 3), UsageError, "word vectors have 3 dimensions, but embeddings have 4"),
     "language": (lambda: initialise("z", 4), UsageError, "none of the model's 5 words has a vector"),
     "scheme": (lambda: allowed_transitions(["O"], "BIO"), UsageError, "unknown scheme=BIO; write .* IOB1, IOB2, IOBES"),
     **{

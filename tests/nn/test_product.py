@@ -1,4 +1,4 @@
-"""Products by oneDNN are products, in layers and in the softmax, forward and backward."""
+"""Test that products by oneDNN equal torch's, in layers and in the softmax, forward and backward."""
 
 import copy
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason
 
 @pytest.fixture(autouse=True)
 def taken(monkeypatch) -> list[tuple[int, int]]:
-    """By oneDNN however small, and on any processor; the sizes of the matrices that it laid out."""
+    """Use oneDNN for products of any size, on any CPU. Return the sizes of the matrices that were packed."""
     found: list[tuple[int, int]] = []
     prepacked = products.prepacked
 

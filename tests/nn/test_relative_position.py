@@ -1,4 +1,4 @@
-"""The buckets of distances; T5, beside transformers' own, shows that each score gets the number of its bucket."""
+"""Test the buckets of distances; that each score uses its bucket is tested with T5, compared with transformers."""
 
 import pytest
 import torch

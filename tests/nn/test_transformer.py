@@ -8,7 +8,7 @@ B, T, D, H = 2, 5, 8, 4
 
 
 def test_whatever_comes_of_a_cache_leaves_it_as_it_is(monkeypatch):
-    """Caches that go on from one another at random, beside tensors that are copied each time."""
+    """Caches are extended at random from one another, and compared with tensors that are copied each time."""
     monkeypatch.setattr(transformer, "ROOM", 3)
     generator = torch.Generator().manual_seed(0)
     keys = torch.randn(B, H, 0, D)
@@ -36,7 +36,7 @@ def test_a_cache_goes_on_in_the_memory_that_it_has():
         longer.append(longer[-1].extended(keys, keys))
     assert len({cache.tensor.data_ptr() for cache in longer}) == 1
     assert longer[-1].extended(keys, keys).tensor.data_ptr() != first.tensor.data_ptr()
-    assert first.extended(keys, keys).tensor.data_ptr() != first.tensor.data_ptr()  # its room is taken
+    assert first.extended(keys, keys).tensor.data_ptr() != first.tensor.data_ptr()  # its free memory is in use
 
 
 def test_rows_that_are_alike_at_first_change_places_in_memory():
@@ -46,7 +46,7 @@ def test_rows_that_are_alike_at_first_change_places_in_memory():
     memory, expected = cache.tensor.data_ptr(), cache.tensor[:, rows]
     chosen = cache.select(rows, last=3)
     assert torch.equal(chosen.tensor, expected) and chosen.tensor.data_ptr() == memory
-    chosen.extended(keys, keys)  # which takes the memory, so that the next one copies
+    chosen.extended(keys, keys)  # takes the free memory, so that the next one copies
     again = chosen.select(rows, last=9)
     assert torch.equal(again.tensor, expected[:, rows]) and again.tensor.data_ptr() != memory
     with pytest.raises(RuntimeError):
@@ -58,19 +58,19 @@ def test_rows_that_are_alike_at_first_change_places_in_memory():
 def test_each_layer_is_dropped_out_before_its_residual_link(norm, layer):
     torch.manual_seed(0)
     block, hidden = Block(D, H, dropout=0.5, norm=norm), torch.randn(B, T, D)
-    if norm == "post":  # which would hide what is added
+    if norm == "post":  # norm after the sum would hide what is added
         block.attention_norm = block.feed_forward_norm = torch.nn.Identity()
     for output in (block.attention.output, block.contract):
         torch.nn.init.zeros_(output.weight)
         torch.nn.init.zeros_(output.bias)
-    torch.nn.init.ones_(block.get_submodule(layer).bias)  # so that this layer gives ones and the other one nothing
+    torch.nn.init.ones_(block.get_submodule(layer).bias)  # this layer returns ones, and the other layer zeros
     added = (block(hidden)[0] - hidden).round(decimals=4)
     assert set(added.flatten().tolist()) == {0.0, 2.0}
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.4, 1.0, -2.0])
 def test_swish_and_its_slopes(beta):
-    """f = x σ(βx) has the slopes βf + σ(βx) (1 − βf) by x and f (x − f) by β: Ramachandran et al. (2017)."""
+    """Ramachandran et al. (2017): f = x σ(βx) has derivatives βf + σ(βx) (1 − βf) by x, and f (x − f) by β."""
     swish, x = Swish(), torch.linspace(-4, 4, 33, requires_grad=True)
     torch.nn.init.constant_(swish.beta, beta)
     gate = 1 / (1 + torch.exp(-beta * x.detach()))

@@ -22,7 +22,7 @@ def test_a_locked_mask_is_the_same_at_all_times_and_new_in_each_sequence_and_bat
 
 
 def cell_by_cell(layer: nn.LSTM, inputs: torch.Tensor, recurrent: torch.Tensor) -> torch.Tensor:
-    """A loop over torch's own cell, whose matrix on h is `recurrent`."""
+    """Run a loop over torch's LSTM cell with `recurrent` as its matrix for h."""
     cell = nn.LSTMCell(D, H)
     cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh = (
         nn.Parameter(weight.detach()) for weight in (layer.weight_ih_l0, recurrent, layer.bias_ih_l0, layer.bias_hh_l0)
@@ -62,7 +62,7 @@ def test_dropped_weights_get_no_gradient_and_the_others_one_through_the_mask():
     deviation = (0.25 / gradient.numel()) ** 0.5
     assert abs((gradient == 0).float().mean() - 0.5) < 4 * deviation
     assert all(p.grad.any() for p in layer.parameters())
-    # What is kept are the whole weights, under the names of an LSTM's.
+    # The state dict has the weights without dropout, under the names of torch's LSTM.
     assert all(torch.equal(before[name], value) for name, value in layer.state_dict().items())
     assert list(before) == list(nn.LSTM(D, 20).state_dict())
 

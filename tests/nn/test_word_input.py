@@ -19,13 +19,13 @@ def test_a_words_vector_stands_before_its_characters():
     assert torch.equal(output[0, 0], output[1, 0])
     assert torch.equal(output[0, 1, :5], given.embedding.weight[3])
     torch.testing.assert_close(output[0, 1, 5:], given.cnn(spell(["barks"], padding=3))[0])
-    unknown, zebra, dogs = given(torch.tensor([0, 4, 5]))  # those beyond the vocabulary share a vector
+    unknown, zebra, dogs = given(torch.tensor([0, 4, 5]))  # words outside the vocabulary share one vector
     assert torch.equal(zebra[:5], unknown[:5]) and torch.equal(dogs[:5], unknown[:5])
     assert not torch.equal(zebra[5:], dogs[5:])
 
 
 def test_words_that_differ_in_case_alone_share_a_vector_and_keep_their_characters():
-    words = ["<unk>", "The", "dog", "the", "Dog", "THE", "Cat", "cat"]  # the last four without vectors
+    words = ["<unk>", "The", "dog", "the", "Dog", "THE", "Cat", "cat"]  # the last four have no vectors
     assert folded(words).tolist() == [0, 1, 2, 1, 2, 1, 6, 6]
     given = layer(words, folds_case=True)
     output = given(torch.arange(8))
@@ -35,7 +35,7 @@ def test_words_that_differ_in_case_alone_share_a_vector_and_keep_their_character
 
 
 def test_the_longest_words_of_others_change_nothing():
-    """Word 0 is long: where it is away, its room in the table is not convolved."""
+    """Word 0 is long. If it is not in the batch, its additional columns in the table are not convolved."""
     words = ["x" * 40, "a", "bc", "def"]
     given = WordInput(2, words, 1, 3, 4, [(1, 5), (3, 5)])
     torch.nn.init.normal_(given.cnn.filters[0].bias)

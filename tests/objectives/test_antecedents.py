@@ -12,7 +12,7 @@ from retable.objectives.antecedents import Antecedents, clusters_of
 
 
 class Given(SpanRanker):
-    """A model of given spans and scores."""
+    """A model with given spans and scores."""
 
     def __init__(self, ranking: Ranking):
         super().__init__()
@@ -23,7 +23,7 @@ class Given(SpanRanker):
 
 
 def ranking(sizes: list[int], max_antecedents: int) -> Ranking:
-    """Documents of so many spans, each of one word, with random scores."""
+    """Draw documents with these numbers of spans, each of one word, with random scores."""
     torch.manual_seed(0)
     documents = torch.tensor([document for document, n in enumerate(sizes) for _ in range(n)])
     n = len(documents)
@@ -35,7 +35,7 @@ def ranking(sizes: list[int], max_antecedents: int) -> Ranking:
 
 
 def batch_of(sizes: list[int], mentions: list[tuple[int, int]], clusters: list[int], weight: float = 1.0):
-    """One sentence a document."""
+    """Return a batch with one sentence per document."""
     return CoreferenceBatch(
         torch.zeros(len(sizes), 1, dtype=torch.int64), torch.tensor(sizes), torch.arange(len(sizes)),
         torch.tensor(mentions, dtype=torch.int64).reshape(-1, 2), torch.tensor(clusters, dtype=torch.int64), weight,
@@ -43,7 +43,9 @@ def batch_of(sizes: list[int], mentions: list[tuple[int, int]], clusters: list[i
 
 
 def test_the_loss_equals_its_enumeration():
-    """Span by span, antecedent by antecedent; clusters {0, 2, 3}, {1, 5} and, beyond what is ranked, {4, 8}."""
+    """Compared with a sum over spans and antecedents; clusters are {0, 2, 3}, {1, 5} and, outside the ranked spans,
+    {4, 8}.
+    """
     found = ranking([9, 2], max_antecedents=3)
     clusters = {0: 1, 2: 1, 3: 1, 1: 2, 5: 2, 4: 3, 8: 3, 9: 4, 10: 4}
     total = 0.0
@@ -69,7 +71,7 @@ def test_a_span_has_the_cluster_of_the_same_words_alone():
 
 
 def test_the_best_antecedent_is_predicted():
-    """ε has 0, and stands for none where all others are below."""
+    """The dummy antecedent ε has score 0, and wins if all other scores are negative."""
     scores = torch.tensor([[0.0, -inf, -inf], [0.0, -1.0, -inf], [0.0, -1.0, 2.0], [0.0, 3.0, 1.0]])
     given = ranking([4], max_antecedents=2)._replace(scores=scores)
     spans, documents, best = Antecedents(Given(given)).best(batch_of([4], [], []))
@@ -78,7 +80,7 @@ def test_the_best_antecedent_is_predicted():
 
 
 class Repeater(Given):
-    """Takes each word for a mention, and the last one before it in its document that is the same for its antecedent."""
+    """A model that finds every word as a mention; its antecedent is the last equal word before it in the document."""
 
     def __init__(self):
         super().__init__(None)

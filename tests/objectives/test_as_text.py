@@ -1,4 +1,6 @@
-"""Objectives that write text: beside transformers, and beside the model run on one text and one token at a time."""
+"""Test objectives that write text against transformers, and against the model run on one text and one token at a
+time.
+"""
 
 from functools import partial
 
@@ -34,7 +36,7 @@ MAKERS = {TextToText: (), AnswerAsText: (str,), SummaryAsText: (str, 5), LabelsA
 def objective(maker: type[TextToText], kind: str) -> TextToText:
     made = maker(build(kind), V, kind == "v1.0", *MAKERS[maker])
     if maker is not TextToText:
-        made.model.decoder.norm.weight.data.mul_(3)  # distributions with a top
+        made.model.decoder.norm.weight.data.mul_(3)  # so that one token is clearly the most likely
     return made.eval()
 
 
@@ -48,13 +50,13 @@ def batch(trained: TextToText, *places: int):
     if isinstance(trained, LabelsAsText):
         return examples.pad(Inputs(SOURCES), LABELS, rows)
     made = pairs.pad(SOURCES, TARGETS, rows)
-    if not isinstance(trained, AnswerAsText):  # which puts the mark in itself
+    if not isinstance(trained, AnswerAsText):  # this objective adds the mark itself
         made.target_ids[:, 0] = START
     return made
 
 
 def log_probs(trained: TextToText, source: list[int], before: list[int]) -> torch.Tensor:
-    """(V,) in float64: of the token after those `before`, of a text without padding."""
+    """Return log-probabilities (V,) in float64 of the token after the tokens `before`, for a text without padding."""
     ids, begun, length = torch.tensor([source]), torch.tensor([[START, *before]]), torch.tensor([len(source)])
     if isinstance(trained, PrefixLM):
         hidden, _ = trained.model(torch.cat([ids, begun], dim=1), prefix=length)
@@ -72,7 +74,7 @@ def of_all_kinds(*makers: type[TextToText]) -> list:
 @torch.no_grad()
 @pytest.mark.parametrize(("maker", "kind"), [*of_all_kinds(*MAKERS), (PrefixLM, "one stack")])
 def test_loss_accuracy_and_log_prob_are_those_of_the_targets_alone(maker, kind):
-    """The loss is a mean over tokens, of labels one over examples."""
+    """The loss is a mean over tokens; for labels it is a mean over examples."""
     trained = one_stack() if maker is PrefixLM else objective(maker, kind)
     targets = [ANSWERS[label] for label in LABELS] if maker is LabelsAsText else TARGETS
     nats, right = [], []
@@ -132,12 +134,12 @@ def test_loss_and_logits_equal_transformers(kind):
     loss, _, _ = trained.loss(given, None, 0)
     assert abs(loss - expected.loss) < 1e-5
     logits = trained.scores(trained.decoded(given)[real])
-    close = partial(torch.testing.assert_close, rtol=1e-5, atol=5e-5)  # the rounding of sums depends on the processor
+    close = partial(torch.testing.assert_close, rtol=1e-5, atol=5e-5)  # rounding of sums depends on the CPU
     close(logits, expected.logits[real])
     loss.backward()
     expected.loss.backward()
     close(trained.model.encoder.norm.weight.grad, theirs.encoder.final_layer_norm.weight.grad)
-    if kind == "v1.1":  # in v1.0 theirs is tied to a head that the test had to put apart
+    if kind == "v1.1":  # in v1.0 transformers ties the embedding to a head, which this test had to separate
         close(trained.model.embedding.weight.grad, theirs.shared.weight.grad)
 
 
@@ -150,5 +152,6 @@ def test_the_first_loss_is_that_of_a_guess(kind):
     marks = {"</s>": 1} | {f"<extra_id_{i}>": 460 + i for i in range(40)}
     corrupted = Corrupted(stream, marks, 0, 500, 1, Prefix() if kind == "one stack" else RandomSpans(), 8, 32)
     loss, _, _ = trained.loss(corrupted.batch(0), None, 0)
-    # Logits of variance 1 cost half a nat; so does that of the token just read, which the residual links hand on.
+    # Logits of variance 1 add half a nat to the loss, and so does the token just read, through the residual
+    # connections.
     assert np.log(500) < loss.item() < np.log(500) + 1.5

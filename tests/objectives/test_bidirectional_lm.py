@@ -8,7 +8,7 @@ from retable.objectives.bidirectional_lm import BidirectionalLM
 
 V, D, B, T = 11, 5, 4, 6
 WORDS = [f"w{i * 7}" for i in range(V)]
-TOKENS = np.random.default_rng(0).integers(0, V, B * (3 * T + 4))  # three windows a row
+TOKENS = np.random.default_rng(0).integers(0, V, B * (3 * T + 4))  # three windows per row
 KINDS = pytest.mark.parametrize("filters", [[(1, 4), (2, 6)], None], ids=["characters", "words"])
 
 
@@ -45,7 +45,7 @@ def test_the_loss_is_the_mean_of_both_directions_cross_entropies(filters):
 
 @KINDS
 def test_both_directions_go_on_from_their_state_and_a_fresh_batch_forgets_it(filters):
-    """The losses of an epoch's windows are those of its rows read in one piece."""
+    """The losses of the windows of an epoch are those of whole rows, each read in one piece."""
     lm, streams, state, losses = objective(filters), batches(), None, []
     for step in range(streams.steps_per_epoch):
         _, metrics, state = lm.loss(streams.batch(step), state, step)
@@ -58,4 +58,4 @@ def test_both_directions_go_on_from_their_state_and_a_fresh_batch_forgets_it(fil
         alone = lm.loss(OppositeBatch(*(w._replace(fresh=True) for w in streams.batch(1))), state, 1)[1]
         assert abs(alone[f"{name}/loss"] - losses[1][f"{name}/loss"]) > 1e-4
     again = lm.loss(streams.batch(streams.steps_per_epoch), state, streams.steps_per_epoch)[1]
-    assert again == losses[0]  # the next epoch starts anew
+    assert again == losses[0]  # the next epoch starts with a new state

@@ -129,7 +129,7 @@ def test_each_pooling_is_of_the_encoders_states(name, pooling):
 @pytest.mark.parametrize("pooling", ["the last", "max", "mean"])
 @pytest.mark.parametrize("name", ONE_WAY)
 def test_a_left_to_right_model_is_summed_up_by_its_last_position_or_all_of_them(name, pooling):
-    """Each sequence is read alone; in a pair both orders are added up."""
+    """Each sequence is read separately; for a pair, the two orders are added."""
     settings = {} if pooling == "the last" else {"pooling": pooling}
     objective, expected = classification(name, pairs=True, **settings), torch.zeros(B, D)
     for ids, lengths in ((IDS, LENGTHS), (OTHERS, OTHER_LENGTHS)):

@@ -9,7 +9,7 @@ NAME = "masked lm, next sentence"
 
 @torch.no_grad()
 def test_losses_and_accuracies_are_of_the_masked_words_and_the_pairs():
-    """Logits and the loss are compared with those of BertForPreTraining in tests/exchange."""
+    """Tests in tests/exchange compare logits and loss with those of BertForPreTraining."""
     objective = build(NAME)
     given = batch_of(NAME, objective)
     states = objective.model(given.input_ids, given.lengths, given.segments)

@@ -8,7 +8,7 @@ from retable.models.gpt import GPT
 from retable.models.recurrent import LSTM
 from retable.objectives.max_entropy_lm import BLOCK, MULTIPLIER, MaxEntropyLM
 
-V, D, B, T = 70, 8, 3, 6  # the vocabulary fills two blocks
+V, D, B, T = 70, 8, 3, 6  # the vocabulary fills two blocks of the table
 TABLE = 37 * BLOCK + 5
 
 
@@ -27,7 +27,7 @@ def batch() -> TokenBatch:
 
 
 def place(history: list[int]) -> int:
-    """Where the weights of a history begin; the last word comes last."""
+    """Return the place in the table where the weights of a history begin; the last word of the history comes last."""
     hashed = 0
     for word in reversed(history):
         hashed = (hashed + word + 1) * MULTIPLIER % 2**64
@@ -36,7 +36,9 @@ def place(history: list[int]) -> int:
 
 
 def by_loop(objective: MaxEntropyLM, stream: list[int]) -> np.ndarray:
-    """(T, V) log-probabilities after each token of one row: the table read word by word, wrapping round its end."""
+    """Return log-probabilities (T, V) after each token of one row; the table is read word by word, and wraps at its
+    end.
+    """
     table = objective.features.weight.detach().double().flatten().numpy()
     hidden, _ = objective.model(torch.tensor(stream)[None])
     logits = objective.head(hidden[0]).detach().double().numpy()
@@ -64,7 +66,7 @@ def test_equals_a_loop_over_n_grams_and_words(order, name):
 
 
 def test_histories_of_every_length_have_their_own_place():
-    # Or they would be no n-grams: with as many places as this, few of 400 histories may meet by accident.
+    # Few of 400 histories share a place by accident in a table of this size; more would mean that places ignore words.
     objective = make(4, table_size=100_000 * BLOCK)
     _, places, _ = objective._read(torch.randint(V, (1, 400)), None)
     assert places.shape == (1, 400, 3)

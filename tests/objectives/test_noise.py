@@ -1,4 +1,6 @@
-"""Output layers that are trained against noise, beside their definitions word by word, and the noise itself."""
+"""Test output layers that are trained against noise word by word against their definitions, and test the noise
+itself.
+"""
 
 import copy
 from functools import partial
@@ -28,7 +30,7 @@ LOGITS = np.array([0.3, -0.5, 1.0, 0.2, -1.2])
 
 
 class Contexts(LeftToRight):
-    """The hidden state of context i is row i of a table."""
+    """A model whose hidden state of context i is row i of a table."""
 
     start = None
     d_model = D
@@ -52,24 +54,24 @@ def make(name: str, counts: np.ndarray, samples: int) -> NoiseLM:
 
 
 def choose(monkeypatch, words, vocab_size: int) -> None:
-    """Let these words, and no others, be the noise."""
+    """Replace the random noise by these words."""
     mask = torch.zeros(vocab_size, dtype=torch.float64)
     mask[list(words)] = 1
     monkeypatch.setattr(torch, "bernoulli", lambda chance: mask)
 
 
 def by_the_book(objective: NoiseLM, hidden: Tensor, labels: Tensor, noise: set[int], chance: np.ndarray) -> Tensor:
-    """The mean loss, over Python's sets; differentiable, in float64."""
+    """Return the mean loss, computed with Python's sets in float64; it is differentiable."""
     losses = []
     for row, label in zip(objective.head(hidden), labels.tolist(), strict=True):
         others = noise - {label}
         weight = {k: row[k].exp() / chance[k] for k in others | {label}}
         p = {k: w / sum(weight.values()) for k, w in weight.items()}
-        if isinstance(objective, SampledSoftmax):  # over the set of label and noise
+        if isinstance(objective, SampledSoftmax):  # over the set of the label and the noise
             loss = -p[label].log()
         elif isinstance(objective, BlackOut):
             loss = -p[label].log() - sum((1 - p[k]).log() for k in others)
-        else:  # noise that is the label counts, too
+        else:  # noise that equals the label counts too
             p = row.exp() / objective.log_normaliser.exp()
             loss = -(p[label] / (p[label] + chance[label])).log()
             loss = loss - sum((chance[k] / (p[k] + chance[k])).log() for k in noise)
@@ -106,13 +108,15 @@ def test_a_word_of_noise_that_has_all_the_probability_is_still_turned_away(monke
     loss = objective.nats(torch.zeros(1, D), torch.tensor([1]))
     loss.backward()
     scores = objective.head.bias.detach().double() - objective._chance.log()
-    expected = (scores[0] - scores[1]) + (scores[0] - scores[3])  # −log p̃(1) − log(1 − p̃(0)); p̃(3) is nothing
+    expected = (scores[0] - scores[1]) + (scores[0] - scores[3])  # −log p̃(1) − log(1 − p̃(0)); p̃(3) is about 0
     assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
     assert objective.head.bias.grad[0].item() == pytest.approx(2.0)
 
 
 def expected_gradient(objective: NoiseLM, logits: np.ndarray, monkeypatch) -> np.ndarray:
-    """Of the loss by the logits of a single context, exactly: over labels as in DATA, and over all noise."""
+    """Return the exact expected gradient of the loss by the logits of one context, over the labels of DATA and all
+    noise.
+    """
     hidden, chance, total = torch.zeros(1, D), objective._chance.numpy(), np.zeros(5)
     objective.head.bias.data = torch.tensor(logits, dtype=torch.float32)
     for flags in product([0, 1], repeat=5):
@@ -134,7 +138,7 @@ def test_the_expected_gradient_is_zero_at_the_data_distribution(name, samples, m
     at_data = np.log(DATA) + (objective.log_normaliser.item() if contrastive else 0.7)
     np.testing.assert_allclose(expected_gradient(objective, at_data, monkeypatch), 0, atol=1e-6)
     elsewhere = expected_gradient(objective, at_data + 0.5 if contrastive else LOGITS, monkeypatch)
-    assert (elsewhere > 0.01).all() if contrastive else np.abs(elsewhere).max() > 0.02  # all scores are too high
+    assert (elsewhere > 0.01).all() if contrastive else np.abs(elsewhere).max() > 0.02  # all gradients are positive
 
 
 def test_the_expected_gradient_approaches_the_full_softmaxs_as_samples_grow(monkeypatch):

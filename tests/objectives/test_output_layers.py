@@ -1,4 +1,4 @@
-"""Output layers whose probabilities are products, beside walks through clusters and trees."""
+"""Test output layers whose probabilities are products, against walks through clusters and trees."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,9 @@ V, D = 20, 16
 
 
 def by_levels(weights: dict[str, np.ndarray], hidden: np.ndarray) -> np.ndarray:
-    """(V,): the short list's own probabilities, then each cluster's times those of its words."""
+    """Return probabilities (V,): those of the short list, then for each cluster its probability times those of its
+    words.
+    """
     top = softmax(weights["head.weight"] @ hidden + weights.get("head.bias", 0))
     parts = [top[:5]]
     for i in (0, 1):
@@ -25,8 +27,10 @@ def by_levels(weights: dict[str, np.ndarray], hidden: np.ndarray) -> np.ndarray:
 
 
 def zipf_tree():
-    """The root of a Huffman tree of pairs and ids: of those that are left, the two rarest are joined, again and again;
-    inner nodes are numbered as they are made. No two weights are equal here."""
+    """Return the root of a Huffman tree of pairs and ids: the two rarest nodes are joined repeatedly.
+
+    Inner nodes are numbered in the order in which they are made. No two weights are equal here.
+    """
     left = [(1 / (i + 1), i) for i in range(V)]
     number = {}
     while len(left) > 1:
@@ -38,7 +42,7 @@ def zipf_tree():
 
 
 def by_walks(weights: dict[str, np.ndarray], hidden: np.ndarray) -> np.ndarray:
-    """(V,): by a walk from the root of the tree down."""
+    """Return probabilities (V,), by walks from the root of the tree to each word."""
     logits = weights["weight"] @ hidden + weights.get("bias", 0)
     root, number = zipf_tree()
     found = np.zeros(V)
@@ -47,7 +51,7 @@ def by_walks(weights: dict[str, np.ndarray], hidden: np.ndarray) -> np.ndarray:
         if isinstance(node, int):
             found[node] = probability
             return
-        first = sigmoid(logits[number[node]])  # of the rarer one, branch 0
+        first = sigmoid(logits[number[node]])  # probability of the rarer child, branch 0
         walk(node[0], probability * first)
         walk(node[1], probability * (1 - first))
 

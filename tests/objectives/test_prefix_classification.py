@@ -1,4 +1,4 @@
-"""The loss of all beginnings, against a loop that reads each of them alone."""
+"""Test the loss of all prefixes against a loop that reads each prefix separately."""
 
 import pytest
 import torch

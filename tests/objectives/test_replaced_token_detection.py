@@ -42,7 +42,7 @@ def batch(rows: int = B, share: float = 1.0) -> MaskedBatch:
 
 @pytest.fixture
 def seen(monkeypatch):
-    """What the discriminator reads."""
+    """Return what the discriminator reads."""
     texts: list[Tensor] = []
     forward = BERT.forward
 
@@ -56,7 +56,7 @@ def seen(monkeypatch):
 
 @torch.no_grad()
 def test_losses_and_metrics_are_of_the_masked_words_and_of_the_text_that_the_discriminator_reads(seen):
-    """Logits of both are compared with those of transformers' ELECTRA in tests/exchange."""
+    """Tests in tests/exchange compare the logits of generator and discriminator with those of transformers' ELECTRA."""
     ours, given = build(), batch()
     loss, metrics, state = ours.loss(given, None, 0)
     text, real = seen[1], torch.arange(T) < given.lengths[:, None]
@@ -89,7 +89,7 @@ def test_only_masked_places_are_filled_and_no_mask_is_left(seen):
     others[given.places] = False
     assert torch.equal(text[others], given.input_ids.ravel()[others])
     objective.loss(given._replace(draws=1 - given.draws), None, 0)
-    assert not torch.equal(seen[3], seen[1])  # drawn anew
+    assert not torch.equal(seen[3], seen[1])  # another noise
 
 
 def test_draws_follow_the_generator():
@@ -103,11 +103,11 @@ def test_draws_follow_the_generator():
 
 
 def test_a_word_that_is_hit_is_not_replaced(seen):
-    """A generator that is sure of token 7."""
+    """The generator always predicts token 7; where this is the original token, nothing is replaced."""
     objective, given = build(), batch()
     with torch.no_grad():
         objective.generator_head.decoder.bias.zero_()[7] = 1e4
-        objective.head.bias.fill_(1e4)  # the discriminator takes every word for replaced
+        objective.head.bias.fill_(1e4)  # the discriminator predicts "replaced" everywhere
     for missed in (0, 1, 6):
         labels = torch.tensor([8] * missed + [7] * (6 - missed))
         _, metrics, _ = objective.loss(given._replace(labels=labels), None, 0)
@@ -144,7 +144,7 @@ def test_embeddings_are_shared_and_poolers_left_alone():
 
 
 def test_the_published_size_has_the_published_number_of_parameters():
-    """14 million (Clark et al. 2020, table 1), without the generator."""
+    """14 million parameters (Clark et al. 2020, table 1), without the generator."""
     with torch.device("meta"):
         model = BERT(30_522, 256, 12, 4, 512, 0.1, d_embedding=128, pooler=False)
         generator = small(d_model=64, n_layers=12, n_heads=1, max_length=512, d_embedding=128)

@@ -14,7 +14,7 @@ from retable.objectives.tagging import Tagging
 from tests.contracts.model_cases import SPELT, D, V, build, spread
 from tests.contracts.objective_cases import TAGGERS, TAGS
 
-# Words of several tokens, of one token each, and one word alone; the tags are well formed in IOB2.
+# Words of several tokens, of one token, and a sentence of one word; the tags are valid IOB2.
 EXAMPLES = [
     TaggedExample([1, 4, 5, 6, 6, 7, 2], [1, 2, 5], [1, 2, 0]),
     TaggedExample([1, 4, 3, 9, 2], [1, 2, 3], [0, 3, 4]),

@@ -1,4 +1,4 @@
-"""The compiled loops take the gradient step of their objectives: against autograd, and against loops in Python."""
+"""Test that compiled loops take the gradient step of their objectives, against autograd and against loops in Python."""
 
 import copy
 
@@ -39,7 +39,7 @@ def window(words, reaches):
 
 
 def spread(objective):
-    """Weights of the size that training gives them, the output's too, so that every gradient counts."""
+    """Draw weights of the size that they have after training, also in the output, so that no gradient is negligible."""
     torch.manual_seed(1)
     for parameter in objective.parameters():
         torch.nn.init.normal_(parameter, std=0.5)
@@ -47,7 +47,7 @@ def spread(objective):
 
 
 def check_step(learner, loss):
-    """The learner's weights are those of `before` after one step down the gradient of `loss`."""
+    """Check that the learner's weights are those of `before` after one gradient step on `loss`."""
     expected = copy.deepcopy(learner.objective)
     loss(expected).backward()
     return [p.detach() - LR * (0 if p.grad is None else p.grad) for p in expected.parameters()]
@@ -60,7 +60,7 @@ def assert_equal(objective, expected):
 
 @pytest.mark.parametrize("model", MODELS)
 def test_hierarchical_softmax_takes_autograds_step(model):
-    pair = window([3, 1], [1, 0])  # of one pair: no inner node is scored twice
+    pair = window([3, 1], [1, 0])  # a window of one pair: no inner node is scored twice
     learner = WordByWord(spread(HierarchicalSoftmax(MODELS[model](), COUNTS)))
     expected = check_step(learner, lambda objective: objective.loss(pair, None, 0)[0])
     nats = learner.objective.loss(pair, None, 0)[0].item()
@@ -109,14 +109,14 @@ def test_least_squares_takes_adagrads_step():
 
 @pytest.mark.parametrize("model", ["skipgram", "fasttext"])
 def test_slice_equals_loops_in_python(model):
-    """Several lines, pair after pair, against the equations written out: an input that moves with its rows."""
+    """Several lines are read pair by pair, with the equations written out; an input changes when its rows change."""
     rng = np.random.default_rng(0)
     words, lines = rng.integers(V, size=60), np.sort(rng.integers(5, size=60))
     reaches = rng.integers(1, 4, size=60)
     batch = WindowSlice(*map(torch.from_numpy, (words, lines, reaches)), 3)
     learner = WordByWord(spread(NegativeSampling(MODELS[model](), COUNTS)))
     table, units, offsets, scales = learner.objective.model.inputs()
-    # a word's n-grams may share a bucket; here no word's do, so that its rows move once each
+    # n-grams of a word may share a bucket; in these words none do, so each row changes once
     parts = {c: units[offsets[c] : offsets[c + 1]] for c in words}
     parts = {c: rows for c, rows in parts.items() if len(set(rows)) == len(rows)}
     assert len(parts) > 30
@@ -139,7 +139,7 @@ def test_slice_equals_loops_in_python(model):
                 step += slope * u[row]
                 u[row] += slope * hidden
             v[parts[c]] += scales[c] * step
-    assert twice > 0  # a word that is drawn twice moves twice
+    assert twice > 0  # a word that is drawn twice is updated twice
     torch.manual_seed(3)
     learner.update(batch, 0, LR, one_process)
     np.testing.assert_allclose(learner.objective.model.inputs()[0].numpy(), v, rtol=1e-4, atol=1e-5)
@@ -164,7 +164,7 @@ def test_noise_is_drawn_by_counts_to_the_power():
 @pytest.mark.parametrize("objective", [NegativeSampling, HierarchicalSoftmax])
 @pytest.mark.parametrize("threads", [3])
 def test_threads_add_up_what_they_changed(model, objective, threads):
-    """Each learns its part from the same weights, on whole tables; the rows that none moved stay as they were."""
+    """Each thread learns its part from the same initial weights, on whole tables; all other rows stay unchanged."""
     batch = Windows(np.arange(200) % 40, COUNTS, boundary=V - 1, seed=1, subsample=0, batch_tokens=200).batch(0)
     start = spread(objective(MODELS[model](), COUNTS))
     together = WordByWord(copy.deepcopy(start), threads)
@@ -188,7 +188,7 @@ def test_threads_add_up_what_they_changed(model, objective, threads):
 
 
 def test_processes_add_up_what_they_changed():
-    """Two parts learnt from the same weights; each process ends with both changes."""
+    """Two parts are learnt from the same initial weights; each process ends with both changes."""
     batch = Windows(np.arange(200) % V, COUNTS, boundary=V - 1, seed=1, subsample=0, batch_tokens=200)
     start = spread(NegativeSampling(SkipGram(WORDS, D), COUNTS))
     alone = []

@@ -1,4 +1,4 @@
-"""Objectives of words and their windows: losses written out pair by pair, and what they are least at."""
+"""Test objectives of words and their windows: losses computed pair by pair, and the minimum of each loss."""
 
 import heapq
 from fractions import Fraction
@@ -19,7 +19,7 @@ from retable.objectives.full_softmax import FullSoftmax
 from retable.objectives.hierarchical_softmax import HierarchicalSoftmax, huffman
 from retable.objectives.negative_sampling import NegativeSampling, negative_sampling
 
-# Lines of two words, so that a pair (a, b) and its mirror are all pairs of a line.
+# Lines of two words (a, b): the pairs of a line are (a, b) and (b, a).
 PAIRS = np.array([[0, 0, 0, 0, 0, 0], [0, 3, 8, 1, 0, 0], [0, 0, 2, 5, 1, 0], [0, 1, 0, 4, 6, 0], [0, 2, 0, 0, 3, 0]])
 JOINT = PAIRS[1:5, 1:5] + PAIRS[1:5, 1:5].T
 COUNTS = np.array([0, *JOINT.sum(1), 0])
@@ -40,7 +40,7 @@ def vocabulary(n):
 
 
 def window_slice(ids, window=2):
-    """One line of words with windows of full size."""
+    """Return one line of words with windows of full size."""
     n = len(ids)
     return WindowSlice(torch.tensor(ids), torch.zeros(n, dtype=torch.long), torch.full((n,), window), window)
 
@@ -49,13 +49,13 @@ def example(rows=3, centres=4, contexts=6, noise=5, d_model=3):
     torch.manual_seed(0)
     v, u = torch.randn(rows, centres, d_model).double(), torch.randn(rows, contexts, d_model).double()
     pairs = torch.rand(rows, centres, contexts) < 0.4
-    pairs[0, 0] = False  # a centre without a context
+    pairs[0, 0] = False  # the first centre has no context
     n = torch.randn(noise, d_model).double()
     return [x.requires_grad_() for x in (v, u, n)], pairs
 
 
 def written_out(v, u, noise, pairs, negatives):
-    """Equation 4, a pair and a word of noise at a time."""
+    """Return equation 4, computed over pairs and noise words."""
     total = 0
     for r, i, j in pairs.nonzero().tolist():
         total = total - torch.log(torch.sigmoid(u[r, j] @ v[r, i]))
@@ -65,7 +65,7 @@ def written_out(v, u, noise, pairs, negatives):
 
 
 def log_probability(u, path, v):
-    """The logarithm of the product of a path's probabilities, a node at a time."""
+    """Return the log of the product of the probabilities along a path, node by node."""
     nodes, codes = path
     return sum(
         torch.log(torch.sigmoid((1 - 2 * int(code)) * u[node] @ v)) for node, code in zip(nodes, codes, strict=True)
@@ -81,7 +81,9 @@ def path(made, word):
 @pytest.mark.parametrize("model", [SkipGram, CBOW])
 @pytest.mark.parametrize("kind", KINDS)
 def test_loss_and_gradients_are_those_written_out(kind, model):
-    """A word's vector predicts each word of its window; in CBOW the mean of a window predicts its centre."""
+    """In skip-gram, a word's vector predicts each word of its window; in CBOW, the mean of a window predicts its
+    centre.
+    """
     more = {"negatives": 2, "pool": 6} if kind is NegativeSampling else {}
     objective = kind(model(vocabulary(8), 4), counts=[0, 50, 20, 20, 7, 0, 3, 1], **more)
     torch.nn.init.normal_(objective.output.weight)
@@ -111,7 +113,7 @@ def test_loss_and_gradients_are_those_written_out(kind, model):
 
 
 def minimum(objective):
-    """The objective's model after it has been brought to the minimum of its loss on the corpus."""
+    """Return the model after its objective's loss on the corpus is minimised."""
     for parameter in objective.parameters():
         torch.nn.init.normal_(parameter)
     optimizer = torch.optim.LBFGS(
@@ -136,8 +138,10 @@ def corpus():
 
 @pytest.mark.parametrize("kind", [FullSoftmax, HierarchicalSoftmax])
 def test_the_minimum_is_the_empirical_conditional(kind):
-    """With as many dimensions as words, both softmaxes can say any distribution, and the cross-entropy is least at the
-    text's own: there the loss is the conditional entropy."""
+    """With as many dimensions as words, both softmaxes can represent any distribution.
+
+    The cross-entropy is lowest at the distribution of the text, where the loss is the conditional entropy.
+    """
     objective = minimum(kind(SkipGram(VOCABULARY, 6), COUNTS))
     conditional = JOINT / JOINT.sum(1, keepdims=True)
     some = JOINT > 0
@@ -154,10 +158,10 @@ def test_the_minimum_is_the_empirical_conditional(kind):
 
 
 def test_the_minimum_of_negative_sampling_is_shifted_pmi():
-    """u_o·v_c = log p(c, o) / (p(c) p_noise(o)) − log k (Levy and Goldberg 2014, with their noise ∝ count^1)."""
+    """u_o·v_c = log p(c, o) / (p(c) p_noise(o)) − log k (Levy and Goldberg 2014, with noise ∝ count^1)."""
     negatives = 2
     objective = NegativeSampling(SkipGram(VOCABULARY, 6), COUNTS, negatives=negatives, power=1.0)
-    # Every word as often among the noise as the noise's distribution says, so that nothing is left to chance.
+    # Each word occurs in the noise in proportion to its probability, so nothing is random.
     objective.pool = int(COUNTS.sum())
     objective.draw = lambda step: np.repeat(np.arange(6), COUNTS)
     minimum(objective)
@@ -166,7 +170,7 @@ def test_the_minimum_of_negative_sampling_is_shifted_pmi():
     n = JOINT.sum()
     pmi = np.log(np.where(seen, JOINT, 1) * n / np.outer(JOINT.sum(1), JOINT.sum(1)))
     np.testing.assert_allclose(scores[seen], (pmi - np.log(negatives))[seen], atol=1e-3)
-    assert (scores[~seen] < -5).all()  # towards minus infinity
+    assert (scores[~seen] < -5).all()  # the scores go to minus infinity
 
 
 def codes(counts):
@@ -175,7 +179,7 @@ def codes(counts):
 
 
 def optimal_cost(counts):
-    """Σ count · length of an optimal code: the sum of all the weights that the merges make, by a heap."""
+    """Return Σ count · length of an optimal code: the sum of all merged weights, computed with a heap."""
     heap = [count for count in counts if count]
     heapq.heapify(heap)
     cost = 0
@@ -191,11 +195,11 @@ def test_the_code_is_an_optimal_prefix_code(counts):
     code = codes(counts)
     lengths = {word: len(bits) for word, bits in code.items()}
     assert sum(counts[word] * length for word, length in lengths.items()) == optimal_cost(counts)
-    # The tree is full, and none stands above another: Kraft's sum is 1 and prefixes differ.
+    # The tree is full, and no code is a prefix of another: Kraft's sum is 1.
     assert sum(Fraction(1, 2**length) for length in lengths.values()) == 1
     ordered = sorted(code.values())
     assert not any(b.startswith(a) for a, b in pairwise(ordered))
-    # The mean length is within one bit of the entropy.
+    # The mean length is at most one bit above the entropy.
     p = np.array([counts[word] for word in code]) / sum(counts)
     entropy = -(p * np.log2(p)).sum()
     assert entropy - 1e-9 <= optimal_cost(counts) / sum(counts) < entropy + 1
@@ -210,7 +214,7 @@ def test_codes_and_nodes_tell_of_one_tree(counts):
     below = {}
     for word in np.flatnonzero(counts):
         steps = list(zip(nodes[word, : lengths[word]].tolist(), codes[word, : lengths[word]].tolist(), strict=True))
-        assert steps[0][0] == np.count_nonzero(counts) - 2  # the root, made last
+        assert steps[0][0] == np.count_nonzero(counts) - 2  # the root is made last
         for (node, bit), after in zip(steps, [*steps[1:], (f"word {word}", None)], strict=True):
             assert below.setdefault((node, bit), after[0]) == after[0]
     assert {node for node, _ in below} == set(range(np.count_nonzero(counts) - 1))
@@ -219,7 +223,7 @@ def test_codes_and_nodes_tell_of_one_tree(counts):
 
 def test_ties_are_always_settled_alike():
     assert codes([5, 5, 5, 5]) == codes([5, 5, 5, 5]) == {0: "11", 1: "10", 2: "01", 3: "00"}
-    assert codes([1, 1, 2]) == {2: "0", 0: "11", 1: "10"}  # a word before the inner node of its weight
+    assert codes([1, 1, 2]) == {2: "0", 0: "11", 1: "10"}  # a word comes before an inner node of the same weight
 
 
 @pytest.mark.parametrize("counts", [[0, 50, 20, 20, 7, 0, 3, 1], [1, 1], [0, 9], list(range(60))])
@@ -262,7 +266,7 @@ def test_noise_is_drawn_by_counts_to_the_power():
     assert drawn[[0, 6]].tolist() == [0, 0]
     expected = counts[1:6] ** 0.75
     assert chisquare(drawn[1:6], 100_000 * expected / expected.sum()).pvalue > 0.01
-    # The same draws are no sample of the counts themselves, nor of the uniform distribution.
+    # The same draws are not a sample of the counts themselves, nor of the uniform distribution.
     assert chisquare(drawn[1:6], 100_000 * counts[1:6] / counts.sum()).pvalue < 1e-9
     assert chisquare(drawn[1:6]).pvalue < 1e-9
 
@@ -270,9 +274,9 @@ def test_noise_is_drawn_by_counts_to_the_power():
 def test_noise_is_not_what_decided_which_words_to_keep():
     stream = np.ones(200, dtype=np.uint16)
     counts = np.array([0, 200])
-    kept = len(Windows(stream, counts, 0, subsample=0.16, batch_tokens=200, seed=1).batch(0).words)  # half of them
+    kept = len(Windows(stream, counts, 0, subsample=0.16, batch_tokens=200, seed=1).batch(0).words)  # half of the words
     assert 60 < kept < 150
-    # Ids by thousandths show the uniform numbers behind the draws.
+    # Ids divided by 1000 are the uniform numbers from which words are drawn.
     uniform = NegativeSampling(SkipGram(vocabulary(1000), 2), np.ones(1000), seed=1, pool=200).draw(0) / 1000
     assert (uniform < keep_probabilities(counts, 0.16)[1]).sum() != kept
 

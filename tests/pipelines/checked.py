@@ -1,4 +1,4 @@
-"""Command lines of stages, checked as the stages do, without a process of their own."""
+"""Check command lines of stages in the process of the test, as the stages do."""
 
 import copy
 from functools import cache
@@ -14,12 +14,12 @@ from pipelines.app.stage import make_ready
 
 @cache
 def composed(command: tuple[str, ...]) -> DictConfig:
-    """What a stage and its choices compose, with Hydra's own part."""
+    """Return the composed configuration of a stage with its choices, including Hydra's part."""
     return compose(command[0], overrides=[*command[1:]], return_hydra_config=True)
 
 
 def check(command: list[str], overrides: list[str]) -> DictConfig:
-    """The configuration of a command with further overrides of values, checked."""
+    """Return the checked configuration of a command with further overrides."""
     whole = copy.deepcopy(composed(tuple(command)))
     parsed = OverridesParser.create().parse_overrides(overrides)
     OmegaConf.set_struct(whole, True)

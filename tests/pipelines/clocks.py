@@ -6,7 +6,7 @@ import lightning as L
 
 
 class PutBack(L.Callback):
-    """By an hour, before the third step: what Python reads of it, for the machine's own is others', too."""
+    """Puts back the clock that Python reads by an hour, before the third step; the machine's clock is not changed."""
 
     def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
         if trainer.global_step == 3:

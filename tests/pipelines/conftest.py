@@ -25,7 +25,7 @@ from tests.conftest import last_of_each
 from tests.pipelines import in_process
 
 ROOT = Path(__file__).parent.parent.parent
-PATHS = ROOT / "src", ROOT, ROOT / "tests/pipelines"  # this tree's code, even where another one is installed
+PATHS = ROOT / "src", ROOT, ROOT / "tests/pipelines"  # the code of this checkout, even if another one is installed
 ENVIRONMENT = {"PYTHONPATH": os.pathsep.join(map(str, PATHS)), "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING": "false"}
 
 SMALL_CORPUS = [
@@ -34,7 +34,7 @@ SMALL_CORPUS = [
     "corpus.write.task_examples={train: 60, validation: 20, test: 40}",
 ]
 
-# Two processes of the processor, in the precision of one that says nothing.
+# Two CPU processes, with the precision of a command that sets none.
 TWO = ["trainer.accelerator=cpu", "trainer.devices=2", "trainer.precision=32-true"]
 TINY = "corpus=grammar_tiny"
 SHORT = [TINY, "+max_steps=3", "epochs=1"]
@@ -46,7 +46,7 @@ ELMO = ["recipe=elmo/elmo", "model.d_model=8", "model.d_cell=8", "model.filters=
 SPELT = ["model.d_embedding=6", "model.d_character=3", "model.filters=[[2,4]]"]
 PAIRS = "corpus=grammar_pairs_tiny"
 SKIPGRAM = "embedding=outputs/embed/grammar_tiny/skipgram-1/vectors.bin"
-# Small cells of every stage but `scaling`, which measures times, and of every kind of system.
+# Small cells of every kind of system, from every stage except `scaling`, which measures times.
 CELLS = {
     "prepare/grammar_tiny": ["prepare", *SMALL_CORPUS],
     "tokenize/grammar_tiny/word": ["tokenize", TINY],
@@ -111,7 +111,7 @@ CELLS = {
 
 
 def track(folder: Path, cells: list[Cell]) -> Path:
-    """Let a folder be that of a study with these cells; the file that says so."""
+    """Make a folder the folder of a study with these cells. Return the file that lists them."""
     study = Study("tracked", {cell.place: cell for cell in cells}, {})
     params = params_of(study, dict.fromkeys(study.cells, ()))
     (path := folder / "params.yaml").write_text(params_text(params, "study.yaml"), encoding="utf-8")
@@ -120,7 +120,7 @@ def track(folder: Path, cells: list[Cell]) -> Path:
 
 @contextlib.contextmanager
 def unrecorded(cell: Path) -> Iterator[None]:
-    """For the time of it, a cell below `outputs/` has no record, as one that was made elsewhere."""
+    """Remove the record of a cell in `outputs/` inside the block, as if the cell was made elsewhere."""
     kept = cell.parents[3] / "work/made"
     away = {path: path.with_name(f"{path.name}.away") for path in (record_file(cell), kept)}
     for path, other in away.items():
@@ -133,17 +133,17 @@ def unrecorded(cell: Path) -> Iterator[None]:
 
 @cache
 def empty_store() -> bytes:
-    """The file of a store of MLflow's without runs: to make its tables takes seconds."""
+    """Return the file of an empty MLflow store, because creating its tables takes seconds."""
     with tempfile.TemporaryDirectory() as folder:
         MlflowClient(f"sqlite:///{folder}/mlflow.db").search_experiments(max_results=1)
         return Path(folder, "mlflow.db").read_bytes()
 
 
 class Project:
-    """An empty folder that stages run in, as the project's own folder would be.
+    """An empty folder in which stages run, as in a project's folder.
 
-    forks: the address of the server that forks processes of stages.
-    own_process: whether `run` forks a process, instead of running a stage in the process of the test.
+    forks: the address of the server that forks processes of stages. own_process: whether `run` forks a process, instead
+    of running a stage in the process of the test.
     """
 
     def __init__(self, folder: Path, forks: str, own_process: bool = False):
@@ -151,14 +151,16 @@ class Project:
 
     @classmethod
     def new(cls, folder: Path, forks: str) -> "Project":
-        """A folder with nothing but an empty store."""
+        """Return a folder that contains only an empty store."""
         folder.mkdir(exist_ok=True)
         (folder / "mlflow.db").write_bytes(empty_store())
         return cls(folder, forks)
 
     @property
     def forked(self) -> "Project":
-        """The same folder, whose stages run in processes: for packages, signals, threads, several processes."""
+        """Return the same folder with stages in separate processes, for tests of packages, signals, threads and
+        several processes.
+        """
         return Project(self.folder, self.forks, own_process=True)
 
     def run(self, stage: str, *overrides: str, **environment: str) -> subprocess.CompletedProcess:
@@ -173,7 +175,7 @@ class Project:
             return subprocess.CompletedProcess([stage, *overrides], code, out.read(), err.read())
 
     def start(self, stage: str, *overrides: str) -> subprocess.CompletedProcess:
-        """Run a stage as a user would, by Python itself: seconds more."""
+        """Start a stage with Python, as a user does; this takes seconds longer."""
         return subprocess.run(
             [sys.executable, "-m", module_of(stage), *last_of_each(overrides)],
             cwd=self.folder, env=os.environ | ENVIRONMENT, capture_output=True, text=True,
@@ -185,7 +187,9 @@ class Project:
         return {path.relative_to(self.folder) for each in folders for path in each.rglob("*") if path.is_file()}
 
     def refuse(self, stage: str, *overrides: str, **environment: str) -> str:
-        """Return the line by which a stage refuses a mistake of use; it ends with code 2 and has written nothing."""
+        """Return the error line of a stage that refuses a user's mistake; check that it exits with code 2 and
+        writes nothing.
+        """
         before = self.files()
         done = self.run(stage, *overrides, **environment)
         lines = done.stderr.strip().splitlines()
@@ -194,7 +198,7 @@ class Project:
         return lines[0]
 
     def read(self, path: str) -> Any:
-        """Return what a JSON file below outputs/ contains."""
+        """Return the content of a JSON file in outputs/."""
         return json.loads((self.folder / "outputs" / path).read_text(encoding="utf-8"))
 
     def succeed(self, stage: str, *overrides: str, **environment: str) -> subprocess.CompletedProcess:
@@ -205,14 +209,14 @@ class Project:
 
 @pytest.fixture(scope="session")
 def forks():
-    """The address of the process that pipelines/executors/local.py describes."""
+    """Return the address of the fork server of pipelines/executors/local.py."""
     with server() as address:
         yield address
 
 
 @pytest.fixture(scope="session")
 def project(tmp_path_factory, forks) -> Project:
-    """A project whose grammar_tiny corpus is a few thousand words, prepared and tokenized."""
+    """Return a project with a corpus grammar_tiny of a few thousand words, prepared and tokenized."""
     made = Project.new(tmp_path_factory.mktemp("project"), forks)
     made.succeed("prepare", *SMALL_CORPUS)
     made.succeed("tokenize", "corpus=grammar_tiny")
@@ -221,14 +225,14 @@ def project(tmp_path_factory, forks) -> Project:
 
 @pytest.fixture
 def bare_project(tmp_path, forks) -> Project:
-    """A project that holds nothing but the source of the embedded corpus."""
+    """Return a project that contains only the source of the built-in corpus."""
     (tmp_path / "src").symlink_to(ROOT / "src")
     return Project.new(tmp_path, forks)
 
 
 @pytest.fixture(scope="session")
 def cells(tmp_path_factory, worker_id, forks) -> Project:
-    """A project with CELLS, which stay as they are: all workers share them."""
+    """Return a project with CELLS; all workers share them, so tests must not change them."""
     base = tmp_path_factory.getbasetemp()
     made = Project((base if worker_id == "master" else base.parent) / "cells", forks)
     with FileLock(f"{made.folder}.lock"):
@@ -242,7 +246,7 @@ def cells(tmp_path_factory, worker_id, forks) -> Project:
 
 @pytest.fixture(scope="module")
 def own(cells, tmp_path_factory) -> Project:
-    """A copy of the cells for the tests of a file, which may add to them and change them."""
+    """Return a copy of the cells for one test file, whose tests may change the copy."""
     folder = tmp_path_factory.mktemp("own")
     shutil.copytree(cells.folder, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("mlartifacts", "log"))
     return Project(folder, cells.forks)

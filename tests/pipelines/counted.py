@@ -1,4 +1,4 @@
-"""A callback of a user's, which counts how many rows each process validates."""
+"""A user's callback, which counts the rows that each process validates."""
 
 import lightning as L
 
@@ -8,7 +8,7 @@ class Counted(L.Callback):
 
     def on_validation_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
         if batch is not None:
-            batch = batch if hasattr(batch, "input_ids") else batch[1]  # behind the places of a task's examples
+            batch = batch if hasattr(batch, "input_ids") else batch[1]  # for a task: (places, batch)
             self.rows += len(batch.input_ids)
 
     def on_fit_end(self, trainer, pl_module):

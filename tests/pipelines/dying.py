@@ -1,4 +1,4 @@
-"""A callback that signals its own process, to test what a `kill -9` or a scheduler leaves behind."""
+"""A callback that sends a signal to its own process, to test what remains after a `kill -9` or a scheduler's signal."""
 
 import os
 import signal
@@ -7,8 +7,12 @@ import lightning as L
 
 
 class Mortal(L.Callback):
-    """At step DIE_AT, if the environment sets it, the process gets the signal DIE_BY, by default that of `kill -9`; or
-    before all steps, at "setup", or behind them, at "end". With DIE_RANK only the process of that number."""
+    """Sends the process the signal DIE_BY, by default that of `kill -9`, at step DIE_AT, if the environment sets
+    it.
+
+    DIE_AT may also be "setup" (before all steps) or "end" (after them). With DIE_RANK, only the process of this rank
+    gets it.
+    """
 
     def setup(self, trainer, pl_module, stage):
         self._die("setup")

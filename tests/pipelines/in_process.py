@@ -1,4 +1,4 @@
-"""Runs a stage in the process of its test: a second less than a process of its own, by the same code and messages."""
+"""Run a stage in the process of its test, with the same code and messages: a second faster than a separate process."""
 
 import contextlib
 import gc
@@ -30,13 +30,13 @@ from retable.core import digests
 from retable.core.stages import module_of
 from retable.training.signals import CODES, Stopped
 
-# Hydra composes a command line once more to find a mode in it, which no configuration of the project sets.
+# Hydra composes a command line a second time to find its mode, which no configuration of the project sets.
 NO_MODE = mock.patch.object(Hydra, "get_mode", return_value=None)
-gc.freeze()  # otherwise each collection visits all objects of the libraries
+gc.freeze()  # otherwise each garbage collection visits all objects of the libraries
 
 
 def run(stage: str, arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) -> CompletedProcess:
-    """Run a stage in a folder with exactly these environment variables, and return what a process would."""
+    """Run a stage in a folder with exactly these environment variables. Return what a separate process would return."""
     with printed() as (out, err), as_before(), imported_from(folder, environment), no_caches(), NO_MODE:
         os.chdir(folder)
         os.environ.clear()
@@ -47,20 +47,20 @@ def run(stage: str, arguments: Sequence[str], folder: Path, environment: Mapping
 
 
 def ended(stage: str) -> int:
-    """Call the function of a stage and return the exit code of a process that does."""
+    """Call the function of a stage. Return the exit code that a separate process would have."""
     module, name = importlib.import_module(module_of(stage)), stage.rpartition(".")[2]
     call = getattr(module, "finetune" if name == "from_scratch" else name)
     try:
         call()
     except SystemExit as stop:
-        if isinstance(stop.__context__, Stopped):  # a signal for the tests, which the stage took
+        if isinstance(stop.__context__, Stopped):  # the tests' own signal, which the stage handled
             raise KeyboardInterrupt from None
         if isinstance(stop.code, str):
             print(stop.code, file=sys.stderr)
             return 1
         return stop.code or 0
     except BaseException as error:
-        if type(error).__name__ in ("Exit", "Failed"):  # of pytest
+        if type(error).__name__ in ("Exit", "Failed"):  # exceptions of pytest
             raise
         traceback.print_exc()
         return 1
@@ -69,7 +69,7 @@ def ended(stage: str) -> int:
 
 @contextlib.contextmanager
 def printed() -> Iterator[tuple[io.StringIO, io.StringIO]]:
-    """Yield what Python, its libraries and the processes that they start print to the two streams inside the block."""
+    """Yield what Python, its libraries and the processes that they start print to both streams inside the block."""
     texts = io.StringIO(), io.StringIO()
     streams = sys.stdout, sys.stderr
     for stream in streams:
@@ -97,7 +97,7 @@ def printed() -> Iterator[tuple[io.StringIO, io.StringIO]]:
 
 @contextlib.contextmanager
 def as_before() -> Iterator[None]:
-    """Put back what a stage leaves in its process, which would otherwise end."""
+    """Restore what a stage changes in its process, which would end in a separate run."""
     folder, environment, argv = os.getcwd(), dict(os.environ), sys.argv
     handlers = {number: signal.getsignal(number) for number in CODES}
     logged = {logger: (logger.level, logger.handlers[:], logger.propagate) for logger in loggers()}
@@ -121,7 +121,7 @@ def as_before() -> Iterator[None]:
         for logger in loggers():
             level, logger.handlers, logger.propagate = logged.get(logger, (logging.NOTSET, [], True))
             if logger.level != level:
-                logger.setLevel(level)  # which also forgets what the loggers below have cached
+                logger.setLevel(level)  # this also clears the caches of its child loggers
         random.setstate(random_states[0])
         np.random.set_state(random_states[1])
         torch.set_rng_state(random_states[2])
@@ -134,7 +134,7 @@ def as_before() -> Iterator[None]:
 
 @contextlib.contextmanager
 def imported_from(folder: Path, environment: Mapping[str, str]) -> Iterator[None]:
-    """Have Python look for modules where a process would, and forget those of the folder afterwards."""
+    """Let Python find modules as a separate process would, and forget modules of the folder afterwards."""
     before = sys.path[:]
     sys.path[:0] = [str(folder), *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
     importlib.invalidate_caches()
@@ -158,7 +158,7 @@ def show_warning(message, category, filename, lineno, file=None, line=None) -> N
 
 @contextlib.contextmanager
 def no_caches() -> Iterator[None]:
-    """Have nothing known at the beginning, nor left at the end, that a process learns of the folder that it is in."""
+    """Clear all caches about the working folder, before and after the block."""
     forget()
     try:
         yield
@@ -173,4 +173,4 @@ def forget() -> None:
                 value.cache_clear()
     digests._unchecked.clear()
     for engine in SqlAlchemyStore._engine_map.values():
-        engine.dispose()  # an open connection would outlast the file
+        engine.dispose()  # an open connection would keep a removed file

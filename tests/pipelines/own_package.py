@@ -1,4 +1,4 @@
-"""A package of a user's own, outside of the project: a model, a tokenizer, a task and a benchmark."""
+"""A user's package outside of the project: a model, a tokenizer, a task and a benchmark."""
 
 from pathlib import Path
 
@@ -95,7 +95,7 @@ CONFIGURATIONS = {
 
 
 def write_package(folder: Path) -> Path:
-    """The package `mypkg` in a folder, and its own folder."""
+    """Write the package `mypkg` into a folder. Return the package's folder."""
     for name, text in FILES.items():
         (path := folder / "mypkg" / name).parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
@@ -103,14 +103,14 @@ def write_package(folder: Path) -> Path:
 
 
 def write_configurations(folder: Path) -> None:
-    """What names its classes, in a folder of the form of conf/."""
+    """Write configurations that name the package's classes, into a folder with the structure of conf/."""
     for name, text in CONFIGURATIONS.items():
         (path := folder / f"{name}.yaml").parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
 
 
 def imported(package: Path) -> bool:
-    """Whether some process has imported the package, since this was asked last."""
+    """Return whether a process has imported the package since the last call."""
     mark = package.with_name("imported")
     found = mark.exists()
     mark.unlink(missing_ok=True)

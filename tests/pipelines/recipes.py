@@ -1,4 +1,4 @@
-"""The recipes under conf/recipe/ by their names, which are unique over all families."""
+"""The recipes in conf/recipe/ by name; names are unique over all families."""
 
 import copy
 from functools import cache
@@ -11,11 +11,11 @@ from pipelines.config.project import CONF
 FILES = [path for path in sorted((CONF / "recipe").glob("*/*.yaml")) if not path.stem.startswith("_")]
 PATHS = {path.stem: f"{path.parent.name}/{path.stem}" for path in FILES}
 FAMILIES = ("counted", "window", "recurrent", "transformer")
-LANGUAGE_MODELS = [name for name, path in PATHS.items() if path.startswith(FAMILIES)]  # from left to right
+LANGUAGE_MODELS = [name for name, path in PATHS.items() if path.startswith(FAMILIES)]  # left-to-right language models
 
 
 def composed(stage: str, name: str, *overrides: str) -> DictConfig:
-    """The configuration of a stage with a recipe, of which `overrides` may change what they like."""
+    """Return the configuration of a stage with a recipe and `overrides`."""
     return copy.deepcopy(_composed(stage, name, *overrides))
 
 

@@ -1,4 +1,4 @@
-"""Trained cells that go on learning while they read: fitted, evaluated and mixed like any other system."""
+"""Test cells that continue to learn while they read: fitted, evaluated and mixed like other systems."""
 
 import csv
 import json
@@ -27,7 +27,7 @@ SETTINGS = {"neural_cache": ["theta", "weight"], "dynamic": ["rate", "decay"]}  
 
 @pytest.fixture(scope="module")
 def adapted(own) -> Path:
-    """The folder of a recurrent network that goes on learning in each way, and a mixture of one."""
+    """Return a folder with a recurrent network that is adapted in each way, and a mixture with an adapted one."""
     own.succeed(
         "adapt", TINY, CELL, "adaptation=dynamic", "system=elman_dynamic", "adaptation.rates=[0.1,0.3]",
         "adaptation.segment=20",

@@ -1,4 +1,4 @@
-"""Answers to questions, on a few paragraphs of their own, as a user would train a reader."""
+"""Test answers to questions on a few paragraphs, with a reader trained as by a user."""
 
 import json
 import re
@@ -21,7 +21,7 @@ PLACES = ["Rome", "Oslo", "New York", "São Paulo", "Lima"]
 
 
 def paragraphs(seed: int, n: int) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Contexts, and questions on them: two people, each in a place."""
+    """Return contexts and questions: each context has two people, each in a place."""
     generator = np.random.default_rng(seed)
     made = []
     for k in range(n):
@@ -33,7 +33,7 @@ def paragraphs(seed: int, n: int) -> list[tuple[str, list[tuple[str, str]]]]:
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """A training file of triples, one to test on in SQuAD's layout, and word vectors."""
+    """Return a training file of triples, a test file in SQuAD's format, and word vectors."""
     folder = tmp_path_factory.mktemp("data")
     triples = [
         {"context": context, "question": question, "answer": answer}
@@ -43,7 +43,7 @@ def data(tmp_path_factory):
     (folder / "train.json").write_text(json.dumps(triples), encoding="utf-8")
     written = []
     for p, (context, asked) in enumerate(paragraphs(2, 6)):
-        # half a word is no run of words: no reader of words can find it
+        # the answer is half a word, so no reader of words can find it
         asked = [*asked, ("", "own")] if p == 0 else asked
         qas = [
             {"id": f"{p}-{q}", "question": question, "answers": [{"text": text, "answer_start": context.index(text)}]}
@@ -79,7 +79,7 @@ def read(folder, name):
 
 def test_what_no_reader_finds_is_counted_and_units_give_the_scores(folder):
     run, metrics, units = read(folder, "run.json"), read(folder, "metrics.json"), pd.read_csv(folder / "units.csv")
-    assert run["examples"] == {"train": 32, "validation": 8, "test": 13}  # four paragraphs held out, two questions each
+    assert run["examples"] == {"train": 32, "validation": 8, "test": 13}  # four held-out paragraphs, two questions each
     assert run["cannot_be_answered"] == {"train": 0, "validation": 0, "test": 1} and len(run["digests"]) == 3
     for split, of_split in units.groupby("split"):
         assert of_split["unit"].tolist() == [*range(run["examples"][split])]
@@ -88,7 +88,7 @@ def test_what_no_reader_finds_is_counted_and_units_give_the_scores(folder):
 
 
 def evaluated(dataset: list, predictions: dict[str, str]) -> dict[str, float]:
-    """In percent, as evaluate-v1.1.py goes over a file and the predictions, a text under the id of each question."""
+    """Return percentages computed as by evaluate-v1.1.py from a file and predictions, one text per question id."""
 
     def words(text: str) -> list[str]:
         plain = "".join(letter for letter in text.lower() if letter not in string.punctuation)
@@ -109,7 +109,7 @@ def evaluated(dataset: list, predictions: dict[str, str]) -> dict[str, float]:
 
 
 def test_the_official_scorer_reads_the_predictions_as_they_are(folder, data):
-    """Every question has one, that without a word and that without a reachable answer too."""
+    """Every question has a prediction, also the one without a word and the one with an unreachable answer."""
     dataset = json.loads((data / "test.json").read_text(encoding="utf-8"))["data"]
     contexts = {qa["id"]: part["context"] for part in dataset[0]["paragraphs"] for qa in part["qas"]}
     predictions, metrics = read(folder, "predictions.json"), read(folder, "metrics.json")
@@ -120,7 +120,9 @@ def test_the_official_scorer_reads_the_predictions_as_they_are(folder, data):
 
 
 def test_words_of_their_own_vector(folder):
-    """Those that stand twice in training, and those of embedding=; "0th" is read by its spelling."""
+    """Words with a vector: those that occur twice in training, and those of embedding=; "0th" is read by its
+    characters.
+    """
     words = {
         ".", ",", "!", "?", "In", "the", "of", "towns", "lives", "in", "Where", "is", "São", "Paulo", "New", "York",
     }  # fmt: skip

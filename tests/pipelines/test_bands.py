@@ -1,4 +1,4 @@
-"""Recorded bands: what is told of a table that keeps to them, and of one that does not."""
+"""Test recorded bands: the messages for a table inside and outside of its bands."""
 
 import os
 import subprocess
@@ -45,7 +45,7 @@ def test_a_band_is_of_a_mean_or_of_a_verdict(band, holds, found):
 
 def test_a_band_is_of_one_row():
     twice = pd.concat([LINEAGE, LINEAGE])
-    with pytest.raises(UsageError, match="several rows match lstm test perplexity_word, but a band needs one"):
+    with pytest.raises(UsageError, match="several rows match lstm test perplexity_word, but a band must match one"):
         [*check_rows(twice, [["lstm", "", "test", "perplexity_word", "better"]])]
 
 
@@ -61,7 +61,7 @@ NESTING = pd.DataFrame(
         (["lstm", "nesting", "below", "kn5"], True, "0.2 to 0.4, expected below kn5, 1.8 to 2"),
         (["kn5", "nesting", "above", "lstm"], True, "1.8 to 2, expected above lstm, 0.2 to 0.4"),
         (["kn5", "nesting", "below", "lstm"], False, "1.8 to 2, expected below lstm, 0.2 to 0.4"),
-        (["elman", "nesting", "below", "kn5"], False, "1.6 to 1.9, expected below kn5, 1.8 to 2"),  # they overlap
+        (["elman", "nesting", "below", "kn5"], False, "1.6 to 1.9, expected below kn5, 1.8 to 2"),  # an overlap
         (["lstm", "nesting", "below", "gpt"], False, "0.2 to 0.4, expected below gpt, nan to nan"),
         (["kn5", "nesting", 1.5, 2.5], True, "1.9, band 1.5 to 2.5"),
     ],
@@ -104,14 +104,14 @@ def test_a_table_without_what_a_band_is_of_is_named(row, tmp_path, monkeypatch):
     (tmp_path / "results").mkdir()
     LINEAGE[KEY].to_csv(tmp_path / "results/x.csv", index=False)
     asked = "mean" if len(row) == 6 else "verdict"
-    with pytest.raises(UsageError, match=rf"x\.csv has no column {asked}, which its bands need; name a table with"):
+    with pytest.raises(UsageError, match=rf"x\.csv has no column {asked}, which the bands of this table need; name a"):
         [*check()]
 
 
 def test_a_drift_is_a_line_and_exit_code_1(tmp_path, forks):
     (folder := tmp_path / "results").mkdir()
     content = yaml.safe_load((STUDIES / "smoke/study.yaml").read_text(encoding="utf-8"))
-    del content["figure"]  # its claim needs intervals
+    del content["figure"]  # the claim of the figure needs intervals
     (study := tmp_path / "study.yaml").write_text(yaml.dump(content), encoding="utf-8")
     recorded = read_study(Conf(CONF), study).reported["bands"]
     means = {table: [(*row[:4], (row[4] + row[5]) / 2) for row in rows] for table, rows in recorded.items()}
@@ -163,7 +163,7 @@ WORKFLOWS = {
 
 
 def test_a_branch_is_tested_once_and_what_it_made_is_kept():
-    """A pull request's branch has no second run for its pushes; a newer push ends the older run."""
+    """A branch with a pull request is not tested twice per push; a newer push ends the older run."""
     ci = WORKFLOWS["ci"]
     assert ci["on"] == {"push": {"branches": ["main"]}, "pull_request": ""}
     assert "${{ github.ref }}" in ci["concurrency"]["group"] and ci["concurrency"]["cancel-in-progress"] == "true"

@@ -1,4 +1,4 @@
-"""`init=hf:…` and `init=` of a cell: stages that begin with weights of transformers, or of another pretraining."""
+"""Test `init=hf:…` and `init=` of a cell: stages that start with weights of transformers, or of another pretraining."""
 
 import json
 import shlex
@@ -39,11 +39,11 @@ SIZES = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 16, "m
 BERTISH = SIZES | {"intermediate_size": 64}
 
 
-SPARE = 3  # rows of the table behind the tokenizer's tokens, as T5's checkpoints have them
+SPARE = 3  # additional rows of the embedding table, as in T5's checkpoints
 
 
 def write(folder: Path, family: str, model: str, **settings):
-    """A random checkpoint of transformers itself, with a tokenizer of ours."""
+    """Write a random checkpoint with transformers, and one of our tokenizers."""
     tokenizer, kind = TOKENIZERS[family](), getattr(transformers, model)
     torch.manual_seed(1)
     its = kind(kind.config_class(vocab_size=tokenizer.vocab_size + SPARE, **settings))
@@ -54,7 +54,7 @@ def write(folder: Path, family: str, model: str, **settings):
 
 @pytest.fixture(scope="module")
 def labelled(project):
-    """A project with files of a small task of sentences, as SST-2 has them, and a tiny BERT."""
+    """Return a project with files of a small sentence task in SST-2's format, and a tiny BERT."""
     folder = project.folder / "data/glue/SST-2"
     folder.mkdir(parents=True)
     for split in ("train", "dev", "test"):
@@ -86,7 +86,7 @@ def test_a_checkpoint_is_fine_tuned(labelled, bert):
     assert (cell / "tokenizer.json").read_bytes() == (labelled.folder / "tiny-bert/tokenizer.json").read_bytes()
     weights = read_weights(cell / "model.safetensors")
     table = bert.bert.embeddings.word_embeddings.weight
-    assert 0 < (weights["model.embedding.weight"] - table).abs().max() < 0.05  # a few steps from where it began
+    assert 0 < (weights["model.embedding.weight"] - table).abs().max() < 0.05  # only a few steps were made
 
 
 def test_a_t5_writes_labels_and_its_encoder_is_read_alone(labelled):
@@ -114,7 +114,7 @@ def test_a_gpts_special_tokens_stand_behind_all_rows_of_its_table(labelled):
 
 @pytest.mark.parametrize(("overrides", "said"), [
     (["recipe=transformer/gpt"], "init=hf:tiny-bert is a BERT, but the recipe's model is a GPT; write "),
-    (["recipe=bert/bert", "model.n_layers=3"], "init=hf:tiny-bert sets the model's settings; leave mod"),
+    (["recipe=bert/bert", "model.n_layers=3"], "init=hf:tiny-bert sets the model's settings; remove mod"),
     (["recipe=bert/bert", "init=hf:none/of/these"],
      "none/of/these is not a folder and cannot be downloaded from the hub"),
 ])  # fmt: skip
@@ -123,14 +123,14 @@ def test_what_does_not_fit_is_said_in_one_line(labelled, bert, overrides, said):
     assert line.startswith(f"error: {said}")
 
 
-# One step that changes nothing, so that the weights are those that it began with.
+# One step without any change, so the weights are the initial ones.
 SLOW = ("optimizer.lr=0", "++max_steps=1", "batches.length=32")
 ENCODED = ("corpus=grammar_tiny", "tokenizer=pretrained")
 
 
 @pytest.fixture(scope="module")
 def continued(labelled, bert):
-    """BERT's pretraining, gone on with: its tokens, and the cell."""
+    """Continue the pretraining of BERT. Return its tokens and the cell."""
     labelled.succeed("tokenize", *ENCODED, "tokenizer.train.path=tiny-bert")
     labelled.succeed("pretrain", *ENCODED, *SLOW, "recipe=bert/bert", "init=hf:tiny-bert", "system=on")
     labelled.succeed("evaluate", *ENCODED, "cell=grammar_tiny/on-1", "benchmark=held_out")
@@ -183,7 +183,7 @@ def test_pretraining_goes_on_from_a_cell_under_another_objective_too(labelled, c
     (["recipe=recurrent/lstm", "init=pretrain/grammar_tiny/on-1", "tokenizer=pretrained"],
      "outputs/pretrain/grammar_tiny/on-1/model.safetensors has weights that do not fit the model LSTM"),
     (["recipe=counted/kn5", "init=pretrain/grammar_tiny/on-1"],
-     "a count-based model cannot start from other weights; leave init="),
+     "a count-based model cannot start from other weights; remove init="),
     (["recipe=counted/kn5", "init=hf:tiny-bert"], "init=hf:tiny-bert is a BERT, but the recipe's model is a "),
     (["recipe=recurrent/lstm", "init=pretrain/grammar_tiny/none-1"],
      "outputs/pretrain/grammar_tiny/none-1/config.yaml"),
@@ -227,12 +227,12 @@ def test_a_softmax_of_its_own_stays_one(tmp_path):
     cfg = composed("pretrain", "gpt", f"init=hf:{tmp_path}")
     use_checkpoint_config(cfg, [])
     assert cfg.objective.tie is False and cfg.model.dropout == 0.0 and cfg.model.max_length == 16
-    with pytest.raises(UsageError, match=r"leave model\.d_model=8 out"):
+    with pytest.raises(UsageError, match=r"remove model\.d_model=8"):
         use_checkpoint_config(composed("pretrain", "gpt", f"init=hf:{tmp_path}"), ["model.d_model=8"])
 
 
 class InOrder(transformers.Trainer):
-    """transformers' own, on batches that are made already; it keeps their losses."""
+    """transformers' Trainer on batches in a given order; it records their losses."""
 
     def get_train_dataloader(self):
         self.losses = []
@@ -245,7 +245,7 @@ class InOrder(transformers.Trainer):
 
 
 def read_by_both(path: Path, reader) -> tuple[list, list[list[int]]]:
-    """The sentences of a file with their labels, and the ids by which transformers' tokenizer reads them."""
+    """Return the sentences of a file with their labels, and the ids of transformers' tokenizer."""
     examples = [(row.fields["sentence"], int(row.fields["label"])) for row in read_table(path).rows]
     return examples, [reader(" ".join(text.split()), truncation=True, max_length=32).input_ids for text, _ in examples]
 
@@ -257,8 +257,10 @@ def as_theirs(batch) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("data", ["tiny", pytest.param("SST-2", marks=[pytest.mark.real, pytest.mark.long])])
 def test_fine_tuning_is_that_of_transformers_own_trainer(labelled, bert, data, request, tmp_path):
-    """From one checkpoint of transformers, through the stage and by its Trainer: with the head as it was drawn, the
-    same batches in the same order and no dropout, each step's loss, the weights and the predictions are the same."""
+    """One checkpoint is fine-tuned with the stage and with transformers' Trainer.
+
+    With the same initial head and batches, and without dropout, losses of all steps, weights and predictions are equal.
+    """
     root = labelled.folder / "data" if data == "tiny" else request.getfixturevalue("data_dir").resolve()
     folder, labels, epochs = labelled.folder / "tiny-bert", 40 if data == "tiny" else 320, 2
     cell = labelled.folder / f"outputs/finetune/beside-{data}"
@@ -280,7 +282,7 @@ def test_fine_tuning_is_that_of_transformers_own_trainer(labelled, bert, data, r
     examples, rows = read_by_both(root / "glue/SST-2/train.tsv", reader)
     some = subsample([*zip(examples, rows, strict=True)], labels, seed=1)
     batches = Bucketed(encoded(Inputs([ids for _, ids in some]), [label for (_, label), _ in some]), 16, seed=1)
-    arguments = transformers.TrainingArguments(  # its own AdamW and linear schedule
+    arguments = transformers.TrainingArguments(  # transformers' AdamW and linear schedule
         output_dir=str(tmp_path), max_steps=epochs * batches.steps_per_epoch, learning_rate=1e-3, weight_decay=0.01,
         max_grad_norm=1.0, use_cpu=True, report_to=[], save_strategy="no", disable_tqdm=True, seed=1,
         remove_unused_columns=False,
@@ -308,7 +310,7 @@ def test_fine_tuning_is_that_of_transformers_own_trainer(labelled, bert, data, r
 
 def test_a_cell_goes_to_transformers(labelled, continued):
     folder = labelled.folder / "gone"
-    folder.mkdir()  # an empty one may be there
+    folder.mkdir()  # an existing folder must be empty
     labelled.succeed("cli.main", "export", "pretrain/grammar_tiny/on-1", "gone", "--license", "mit")
     theirs, info = transformers.BertForPreTraining.from_pretrained(folder, output_loading_info=True)
     assert not any(info.values())
@@ -320,7 +322,7 @@ def test_a_cell_goes_to_transformers(labelled, continued):
     measured = labelled.folder / "outputs/evaluate/grammar_tiny/on-1"
     run = read_json(measured / "run.json")
     run["digests"] |= {path: "older" for path in run["digests"] if "model.safetensors" in path}
-    write_json(measured / "run.json", run)  # what the weights before had
+    write_json(measured / "run.json", run)  # the scores of the weights before
     write_digests(measured)
     labelled.succeed("cli.main", "export", "pretrain/grammar_tiny/on-1", "gone_again")
     assert ModelCard.load(labelled.folder / "gone_again/README.md").data.eval_results is None

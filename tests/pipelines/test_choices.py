@@ -1,4 +1,4 @@
-"""Choices among endings: the scores of a cell, and how models read an ending."""
+"""Test choices among endings: the scores of a cell, and the input of an ending."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""Clusters of mentions, on a few documents of their own, as a user would train a model of them."""
+"""Test clusters of mentions on a few documents, with a model trained as by a user."""
 
 import json
 
@@ -19,7 +19,7 @@ SIZES = {"train": 60, "dev": 10, "test": 12}
 
 
 def document(name: str, generator: np.random.Generator) -> Document:
-    """Two people of whom a pronoun stands for one, and rain, of which "it" does not."""
+    """Return a document: a pronoun refers to one of two people, and the "it" of rain refers to nothing."""
     she, he = generator.choice(["Ada", "Grace"]), generator.choice(["Alan", "Kurt"])
     again = (she, he)[generator.integers(2)]
     sentences = [[she, "saw", he, "."], ["then", NAMES[again], "slept", "."], ["it", "rained", "."]]
@@ -55,7 +55,7 @@ def folder(project, data):
 
 
 def test_what_is_written_gives_the_scores(folder, data):
-    """The documents in CoNLL's columns, and the counts by document."""
+    """The written files are the documents in CoNLL's columns, and the counts per document."""
     metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     units = pd.read_csv(folder / "units.csv").groupby("split")
     for split, name in (("validation", "dev"), ("test", "test")):

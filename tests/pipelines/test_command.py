@@ -1,4 +1,4 @@
-"""The command `retable` as a new user gives it: help, completion, mistakes; and what reads no cell."""
+"""Test the command `retable` as a new user runs it: help, completion, mistakes; and commands that read no cell."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from tests.pipelines.conftest import ENVIRONMENT, Project
 
 @pytest.fixture
 def command(monkeypatch, capsys, tmp_path):
-    """Give the command in an empty folder; its exit code, and what it prints."""
+    """Return a function that runs the command in an empty folder, and returns its exit code and output."""
     monkeypatch.chdir(tmp_path)
 
     def command(*arguments: str) -> tuple[int, str, str]:
@@ -106,7 +106,7 @@ def test_letters_that_an_output_has_not_are_written_out(tmp_path):
 
 @pytest.fixture(scope="module")
 def own_text(tmp_path_factory, forks):
-    """The folder of a study of a user's text: its cells, the tables, and the records that these are made of."""
+    """Return the folder of a study of a user's text: its cells, tables, and their records."""
     made = Project.new(tmp_path_factory.mktemp("text"), forks)
     folder = made.folder
     (folder / "conf/corpus").mkdir(parents=True)
@@ -130,7 +130,7 @@ def own_text(tmp_path_factory, forks):
 @pytest.mark.parametrize("arguments", [["tables"], ["show", "kn3-1"], ["show", "evaluate/mine/kn3-1"],
                                        ["register", "pretrain/mine/kn3-1"]])  # fmt: skip
 def test_a_text_that_has_changed_is_named_on_standard_error(arguments, own_text, command, monkeypatch):
-    """The table, the cell or the model is given all the same."""
+    """Nevertheless the table, the cell or the model is returned."""
     monkeypatch.chdir(own_text)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{own_text}/mlflow.db")
     code, printed, said = command(*arguments)

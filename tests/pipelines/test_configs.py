@@ -1,4 +1,4 @@
-"""Every configuration composes, and what it names exists."""
+"""Test that every configuration composes, and that what it names exists."""
 
 from itertools import zip_longest
 from pathlib import Path
@@ -25,7 +25,7 @@ GROUPS = {
     "decoding": "generate", "adaptation": "adapt", "trainer": "pretrain", "callbacks": "pretrain",
     "logger": "pretrain", "debug": "pretrain", "scaling": "scaling",
 }  # fmt: skip
-CHOICES = [  # several at once, each of another group
+CHOICES = [  # several choices at once, each of another group
     (stage, [choice for choice in chosen if choice])
     for stage in dict.fromkeys(GROUPS.values())
     for chosen in zip_longest(*(
@@ -33,7 +33,7 @@ CHOICES = [  # several at once, each of another group
         for group in GROUPS if GROUPS[group] == stage
     ))
 ]  # fmt: skip
-OF_RECIPES = {"scorer": "lstm", "corruption": "t5"}  # groups that not every recipe has, and one that has it
+OF_RECIPES = {"scorer": "lstm", "corruption": "t5"}  # groups that some recipes lack, each with a recipe that has it
 
 
 def targets(node):
@@ -76,8 +76,11 @@ def test_choice_of_a_recipe_composes(group):
 
 
 def test_every_group_is_covered():
-    """A task type is what tasks have in common, a table what reports have, and the last two are of `-m`: no choice of a
-    stage. A recipe's optimizer chooses the tuning."""
+    """Excluded are task types (shared by tasks), tables (of reports), and two groups of `-m`: no stage chooses
+    them.
+
+    The optimizer is chosen by the recipe's tuning.
+    """
     others = {"recipe", "task_type", "tuning", "table", "hydra", "sweep"}
     assert {path.name for path in CONF.iterdir() if path.is_dir()} == {*GROUPS, *OF_RECIPES, *others}
 
@@ -118,7 +121,7 @@ def test_the_smoke_study_has_bands_for_its_tables():
 
 
 def test_every_row_of_the_gallery_has_a_band():
-    """Oracles apart, which are the bands' ends."""
+    """Except oracles, which are the ends of bands."""
     bands = read_study(Conf(CONF), STUDIES / "gallery/study.yaml").reported["bands"]
     for path in (STUDIES / "gallery/results").glob("*.csv"):
         rows = pd.read_csv(path)
@@ -128,7 +131,7 @@ def test_every_row_of_the_gallery_has_a_band():
 
 
 def test_no_two_systems_of_the_gallery_are_one():
-    """Recipes whose toy sizes leave nothing of what tells them apart have the same numbers to the last digit."""
+    """If toy sizes remove all differences between two recipes, their numbers are equal in every digit."""
     metrics = read_json(STUDIES / "gallery/results/metrics.json")
     assert len(metrics) > 80 and len({*map(str, metrics.values())}) == len(metrics)
 

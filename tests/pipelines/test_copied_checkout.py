@@ -1,4 +1,4 @@
-"""Environments of another folder, and modules of another place, are refused: their code would run."""
+"""Test that an environment of another folder, and modules of another place, are refused: their code would run."""
 
 import os
 import subprocess
@@ -57,9 +57,9 @@ def test_make_removes_the_environment_of_another_folder(tmp_path, made_in, left)
 
 @pytest.mark.parametrize("module", ["pipelines.prepare", "pipelines.plan", "pipelines.cli.main"])
 def test_an_environment_without_the_package_has_one_line(module, tmp_path):
-    """As that of a moved checkout, whose path file names the folder that was."""
+    """Such as the environment of a moved checkout, whose path file names the old folder."""
     own = os.environ | {"PYTHONPATH": sysconfig.get_paths()["purelib"]}
-    (tmp_path / "retable").mkdir()  # no code of that name
+    (tmp_path / "retable").mkdir()  # a folder without code
     for path in (own["PYTHONPATH"], f"{own['PYTHONPATH']}{os.pathsep}{tmp_path}"):
         command = [sys.executable, "-S", "-m", module]
         done = subprocess.run(command, cwd=CHECKOUT, env=own | {"PYTHONPATH": path}, capture_output=True, text=True)
@@ -88,14 +88,16 @@ def test_next_to_the_checkout_the_package_is_imported_and_not_the_folder(tmp_pat
             command, cwd=checkout.parent, env=environment, capture_output=True, text=True, check=True
         ).stdout.strip()
 
-    assert found() == "None"  # a namespace
+    assert found() == "None"  # a namespace package
     subprocess.run(["make", "-f", "one.mk", "one"], cwd=checkout, env=environment, capture_output=True, check=True)
     assert found() == str(checkout / "src/retable/__init__.py")
 
 
 @pytest.mark.parametrize("command", [["retable", "show", "kn5-1"], ["evaluate", "cell=grammar/kn5-1"]])
 def test_inside_a_project_its_folder_is_named_and_nothing_is_left(tmp_path, monkeypatch, capsys, command):
-    """As git and DVC name it; `retable repro` and its like find a study by its name from anywhere."""
+    """The folder's name is that of git and DVC; `retable repro` and other commands find a study by name from any
+    folder.
+    """
     (tmp_path / "study.yaml").touch()
     (below := tmp_path / "notes/drafts").mkdir(parents=True)
     monkeypatch.chdir(below)
@@ -124,7 +126,7 @@ def test_a_study_is_found_by_its_name_from_any_folder_in_it(tmp_path, monkeypatc
 
 @pytest.mark.parametrize("from_", [".", "below", "elsewhere"])
 def test_a_command_that_writes_elsewhere_names_the_folder(tmp_path, monkeypatch, capsys, from_):
-    """One line if the study is not in the working folder, and none otherwise; a command that only reads has none."""
+    """The command prints one line if the study is not in the working folder; commands that only read print none."""
     for name in ("mine", "mine/below", "elsewhere"):
         (tmp_path / name).mkdir()
     (tmp_path / "mine/study.yaml").touch()
@@ -166,7 +168,7 @@ def test_modules_that_hide_nothing_are_not(tmp_path):
         "other/__init__.py",
         "installed/yaml/__init__.py",
         "installed/x.dist-info/RECORD",
-        "another/retable/__init__.py",  # which is searched after this checkout
+        "another/retable/__init__.py",  # Python searches it after this checkout
         "another/pipelines/__init__.py",
     )
     for name in files:

@@ -1,4 +1,4 @@
-"""Every file of a cell, damaged in every way: who reads it refuses it by its name, and nothing is written."""
+"""Test every file of a cell with every kind of damage: a reader refuses it by name, and nothing is written."""
 
 import shutil
 from pathlib import Path
@@ -21,7 +21,7 @@ def beside(cells) -> list[Path]:
 
 
 def damage(path: Path, how: str, others: list[Path]) -> bool:
-    """Whether there is such a damage."""
+    """Damage a file. Return whether this kind of damage is possible for it."""
     whole = path.read_bytes()
     if how == "missing":
         path.unlink()
@@ -36,7 +36,7 @@ def damage(path: Path, how: str, others: list[Path]) -> bool:
         if flipped:
             flipped[len(whole) // 2] ^= 1
         contents = {"flipped": bytes(flipped), "cut": whole[: len(whole) // 2], "empty": b"", "longer": whole + b"\n"}
-        path.unlink()  # another inode than that of a file that was already read
+        path.unlink()  # the new file gets another inode than the file that was already read
         path.write_bytes(contents[how])
         return contents[how] != whole
     return True
@@ -54,11 +54,11 @@ def test_each_file_of_a_cell_is_refused_by_name(place, cells, beside, tmp_path, 
             if not damage(cell / name, how, beside):
                 shutil.copy(whole / name, cell / name)
                 continue
-            digests._written.cache_clear()  # a cell's names and sizes are looked at once a process
+            digests._written.cache_clear()  # the names and sizes of a cell are cached per process
             asked = cell / ("metrics.json" if how == "missing" and name.name != "metrics.json" else name)
             with pytest.raises(UsageError) as refused:
                 require(asked)
-            if (name.name, how) != ("digests.json", "swapped"):  # which is whole, and says that others are not
+            if (name.name, how) != ("digests.json", "swapped"):  # valid itself, it shows that others are not
                 assert str(refused.value).startswith(f"{cell / name} is "), (name, how)
             (cell / name).unlink(missing_ok=True)
             shutil.copy(whole / name, cell / name)

@@ -1,4 +1,6 @@
-"""Every stage that trains does so in two processes as in one, whatever its optimizer, to its end and past a kill."""
+"""Test that every training stage gives the same results in two processes as in one, with every optimizer and after
+a kill.
+"""
 
 import signal
 from pathlib import Path
@@ -36,13 +38,15 @@ RATES = {"sgd": 0.1, "adamw": 1e-3, "adafactor": 1e-2, "adagrad": 1e-2}
 
 @pytest.fixture(scope="module")
 def project(project):
-    """Stages start a second process, or are killed."""
+    """Return a project in which stages start a second process, or are killed."""
     return project.forked
 
 
 @pytest.fixture(scope="module")
 def train(project):
-    """Trains a stage with an optimizer, by one process or by two, and gives its cell; `die_at` kills it there first."""
+    """Train a stage with an optimizer in one or two processes. Return its cell; with `die_at`, it is killed there
+    first.
+    """
     folders: dict[str, Path] = {}
 
     def once(name: str, trainer: str, optimizer: str, die_at: str = "") -> Path:
@@ -64,7 +68,7 @@ def train(project):
 
 
 def prepare(project, name: str) -> None:
-    """Make what one stage reads and the others do not, once."""
+    """Make, once, what only this stage reads."""
     encoded = project.folder / "outputs/tokenize"
     if name == "bert" and not (encoded / "grammar_tiny/word_marked").exists():
         project.succeed("tokenize", "corpus=grammar_tiny", "tokenizer=word_marked")
@@ -75,7 +79,7 @@ def prepare(project, name: str) -> None:
 
 
 def learnt_by(stage: str, settings: list[str], optimizer: str) -> list[str]:
-    """What has a recipe learnt by another optimizer than its own."""
+    """Return what a recipe learns with another optimizer than its default."""
     with initialize_config_dir(str(CONF), version_base="1.3"):
         composed = compose(stage, overrides=[each for each in settings if not each.startswith("corpus.write")])
     kept = ("_target_", "_partial_", "lr", *(["weight_decay"] if optimizer == "adamw" else []))
@@ -94,7 +98,7 @@ def test_two_processes_train_as_one_and_past_a_kill(train, name, trainer, optimi
     assert ours[["step", "metric"]].equals(theirs[["step", "metric"]])
     losses = ours["metric"].str.endswith("loss")
     assert losses.sum() >= 8
-    # Six digits of numbers about 1, and roundings that grow over eight steps.
+    # Six digits of numbers about 1; rounding errors grow over eight steps.
     assert ours["value"][losses].to_numpy() == pytest.approx(theirs["value"][losses].to_numpy(), rel=1e-4, abs=1e-5)
     killed = train(name, trainer, optimizer, die_at="5")
     for file in ("model.safetensors", "curve.csv", "metrics.json"):

@@ -1,4 +1,4 @@
-"""Engines: what runs a study's stages and a sweep's jobs."""
+"""Test engines, which run the stages of a study and the jobs of a sweep."""
 
 import contextlib
 import json
@@ -56,7 +56,7 @@ def test_a_cluster_without_processors_runs_nothing(monkeypatch):
 
 
 class Node:
-    """A cluster, and what runs on it: until it is asked to end, in vain until it is killed."""
+    """A stand-in for a cluster and its process: the process ignores `end`, and only ends after `kill`."""
 
     slots = 4
 
@@ -111,7 +111,7 @@ def test_what_runs_is_asked_to_end_and_then_killed(ends, tmp_path, monkeypatch):
         asks.shutdown(socket.SHUT_WR)
     answer(node, answers, "4 /address", ended)
     assert node.did == [("start", 2, True, 3), "end", "kill"] and asks.recv(10) == b"-9\n"
-    assert node.job["environment"][ENGINE] == "local"  # there is no such socket on a node
+    assert node.job["environment"][ENGINE] == "local"  # a node of a cluster does not have this socket
 
 
 def test_parts_are_run_by_the_engine_and_a_mistake_in_one_is_told(tmp_path, monkeypatch, forks):

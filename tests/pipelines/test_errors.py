@@ -1,4 +1,4 @@
-"""Mistakes of use: one clear line on standard error, exit code 2, nothing half-written."""
+"""Test mistakes of users: one clear line on standard error, exit code 2, and no half-written files."""
 
 import json
 import logging
@@ -25,7 +25,7 @@ from tests.pipelines.conftest import ROOT, Project
 TINY = "corpus=grammar_tiny"
 GPT, SENTIMENT = f"{TINY} recipe=transformer/gpt", f"{TINY} task=sentiment"
 NOWHERE = "is not a valid place for a cell; write plain names, as in out=corpus/name"
-# A command, and parts of its line.
+# A command, and parts of its error line.
 REFUSED = [
     ("pretrain modle.d_model=3", "error: unknown setting modle.d_model; write model.d_model; +modle.d_model= adds"),
     ("pretrain model=bert_typo", "error: conf/model/bert_typo.yaml does not exist; write bert"),
@@ -90,7 +90,7 @@ REFUSED = [
     ("pretrain a.b[0]=1", "a.b[0]=1 is not a setting; "),
     ("pretrain seed", "error: seed has no value; write seed=VALUE"),
     ("pretrain seed=[1", "seed=[1 cannot be parsed; close its brackets, or put quotes round the value, as in 'seed="),
-    # No GPU is shown to torch, even where there is one.
+    # torch sees no GPU, even on a machine with one.
     (f"pretrain {TINY} trainer=gpu", "accelerator=gpu: torch finds no GPU here; write cpu, or auto"),
     (f"finetune {TINY} trainer=ddp trainer.accelerator=gpu", "accelerator=gpu: torch finds no GPU here"),
     (f"embed {TINY} trainer=fsdp trainer.accelerator=cpu", "all weights on the CPU, in each process; write"),
@@ -106,7 +106,7 @@ def test_a_command_that_cannot_be_is_refused_in_one_line(project, case):
 
 @given(st.text(st.sampled_from("ab0ö \\\"'[]{}(),:=$.~@€"), min_size=1, max_size=8))
 def test_the_quotes_that_are_proposed_are_read(value):
-    """By the shell, and by Hydra: the value itself."""
+    """The shell and then Hydra read the proposed quotes, and the result is the value itself."""
     try:
         OverridesParser.create().parse_override(f"x={value}")
     except HydraException:
@@ -128,7 +128,7 @@ def test_a_setting_that_occurs_twice(tmp_path, stage, one, other):
 
 @pytest.fixture
 def text(tmp_path):
-    """Overrides that prepare three text files of the test's own."""
+    """Return overrides that prepare three text files of the test."""
     paths = {split: tmp_path / f"{split}.txt" for split in ("train", "validation", "test")}
     for path in paths.values():
         path.write_text("a line of text\n")
@@ -136,7 +136,7 @@ def text(tmp_path):
 
 
 PAIR = '{{"sentence_good": "a {} cat", "sentence_bad": "a cat", "UID": "x", "linguistics_term": "y"}}\n'
-# A benchmark, its file, and the file's lines; {} is where a word may be.
+# A benchmark, its file, and the lines of the file; {} is replaced by a word.
 OF_BENCHMARKS = {
     "lambada": ("passages.path", "a.jsonl", '{{"text": "the cat {} saw the dog"}}\n'),
     "blimp": ("pairs.folder", "blimp/a.jsonl", PAIR),
@@ -189,7 +189,7 @@ def test_a_text_that_can_not_be_read(project, text, split, content, parts):
 
 @pytest.mark.parametrize("corpus", ["ptb", "tinyshakespeare"])
 def test_control_characters_of_a_text_are_counted_and_kept(bare_project, text, corpus):
-    """All of Unicode's but those that are white space or separate; Python knows which those are."""
+    """All control characters of Unicode, as Python defines them, except white space and separators."""
     paths, overrides = text
     controls = [chr(i) for i in range(256) if unicodedata.category(chr(i)) == "Cc" and not chr(i).isspace()]
     lines = ["one plain line", *(f"with a {each} in it" for each in controls), "tab\tand nel\x85 and é"]
@@ -289,7 +289,7 @@ def test_truncated_checkpoint(project):
     assert said in done.stderr.splitlines()
 
 
-# After a merge, cut off, empty, of another kind, of another version, and with one stage that is none.
+# A file after a merge, cut off, empty, of another kind, of another version, and with an invalid stage.
 DAMAGED = ["<<<<<<< HEAD\nschema: '2.0'\n=======\n", "stages: {a: [}", "", "abc", "[1]", "schema: '9.9'\nstages: 3\n",
            "schema: '2.0'\nstages: {one: 3}\n"]  # fmt: skip
 AGAIN = {
@@ -302,9 +302,9 @@ AGAIN = {
 @pytest.mark.parametrize("text", DAMAGED)
 @pytest.mark.parametrize("name", AGAIN)
 def test_a_file_of_dvcs_that_is_none(text, name, tmp_path, monkeypatch, capsys):
-    """By DVC, which reads an empty dvc.yaml as one without stages, and of dvc.lock by Retable itself."""
+    """DVC reads an empty dvc.yaml as one without stages; Retable reads dvc.lock itself."""
     monkeypatch.chdir(tmp_path)
-    # Handlers of DVC, and of the root after some imports, print to closed streams of earlier tests.
+    # Handlers of DVC, and of the root logger after some imports, print to closed streams of earlier tests.
     monkeypatch.setattr(logging.getLogger("dvc"), "handlers", [logging.NullHandler()])
     monkeypatch.setattr(logging.getLogger("dvc"), "propagate", False)
     repo = Repo.init(no_scm=True)

@@ -1,4 +1,4 @@
-"""The process that stages are forks of."""
+"""Test the server whose forks run the stages."""
 
 import contextlib
 import json
@@ -23,7 +23,7 @@ from retable.training.signals import Stopped, deliver, held, leave, listen, rese
 
 @pytest.fixture
 def job(tmp_path):
-    """Of a script: what a fork is asked to run, and the pipe that tells when it is there."""
+    """Return the request to run a script in a fork, and a pipe that shows when the script has started."""
 
     def made(text: str) -> tuple[dict, str]:
         script, started, said = tmp_path / "script.py", tmp_path / "started", tmp_path / "said.txt"
@@ -55,7 +55,7 @@ def test_what_runs_for_one_who_is_gone_ends_without_a_word(job):
 
     pid = forked(work)
     answers.close()
-    with open(started):  # until the script is there
+    with open(started):  # waits for the script to start
         asks.close()
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert Path(asked["out"]).read_text(encoding="utf-8") == ""
@@ -84,7 +84,7 @@ def test_what_runs_when_the_server_ends_is_asked_to_end(job):
         patch.delenv(SERVER, raising=False)
         with server() as address:
             pid = forked(work)
-            with open(started):  # until the script is there
+            with open(started):  # waits for the script to start
                 pass
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert (os.read(codes, 10), Path(asked["out"]).read_text(encoding="utf-8")) == (b"143", "saved\n")
@@ -98,7 +98,7 @@ def test_a_fork_ends_as_python_would(end, code, capfd):
 
 
 def address_of(monkeypatch, folder: Path) -> str:
-    """The address of a server that is started with a temporary folder, by a stand-in that only says so."""
+    """Start a stand-in for the server, with `folder` as the temporary folder. Return its address."""
     monkeypatch.setattr("tempfile.tempdir", str(folder))
     with client.started(["-c", "print('ready'); input()"]) as (address, first_line):
         assert first_line == "ready" and Path(address).parent.is_dir()
@@ -123,7 +123,7 @@ def test_a_temporary_folder_that_runs_no_programs_is_passed_over(monkeypatch):
 
 def test_what_a_killed_server_left_is_removed_and_a_live_one_stays(monkeypatch):
     folder = Path(tempfile.mkdtemp(dir="/tmp"))
-    own, others = client._prefix(), "retable-01234567-another0"  # on another machine, which shares the folder
+    own, others = client._prefix(), "retable-01234567-another0"  # on another machine that shares the folder
     for name in (f"{own}alive000", f"{own}killed00", others):
         (folder / name).mkdir()
     with socket.socket(socket.AF_UNIX) as alive:
@@ -133,7 +133,7 @@ def test_what_a_killed_server_left_is_removed_and_a_live_one_stays(monkeypatch):
             with socket.socket(socket.AF_UNIX) as silent:
                 silent.bind(str(folder / name / "forks"))
         address_of(monkeypatch, folder)
-        assert len([*folder.iterdir()]) == 3  # all are young
+        assert len([*folder.iterdir()]) == 3  # all three are recent
         for each in folder.iterdir():
             os.utime(each / "forks", (0, 0))
         address_of(monkeypatch, folder)
@@ -183,7 +183,7 @@ sys.stdin.read()
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_before_the_server_is_ready_leaves_nothing(number, monkeypatch, tmp_path):
-    """Two in fact, as `timeout` sends them. The server leads a session: those of a terminal do not reach it."""
+    """Two signals, as `timeout` sends them. The server leads a session, so signals of a terminal do not reach it."""
     (script := tmp_path / "server.py").write_text(NEVER_READY.replace("NUMBER", str(int(number))), encoding="utf-8")
     monkeypatch.setattr("tempfile.tempdir", temporary := tempfile.mkdtemp(dir="/tmp"))
     listen()
@@ -192,7 +192,7 @@ def test_a_signal_before_the_server_is_ready_leaves_nothing(number, monkeypatch,
     reset_handlers()
     server, session = map(int, (tmp_path / "server").read_text(encoding="utf-8").split())
     assert session == server
-    with contextlib.suppress(ChildProcessError):  # otherwise its end is taken
+    with contextlib.suppress(ChildProcessError):  # its end may have been handled already
         os.waitpid(server, 0)
     os.rmdir(temporary)
 

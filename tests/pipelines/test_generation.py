@@ -1,4 +1,4 @@
-"""Texts that language models write, complete and rank, as a user asks for them."""
+"""Test texts that language models write, complete and rank, as a user runs them."""
 
 import json
 import re
@@ -31,7 +31,7 @@ SCORER = {"_target_": "retable.evaluation.likelihood.Carried", "rows": 1}
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    """A folder with cells: n-grams of words and of bytes, an LSTM of no training, the mixture of two, a classifier."""
+    """Return a folder with cells: n-grams of words and of bytes, an untrained LSTM, a mixture of two, a classifier."""
     folder = tmp_path_factory.mktemp("project")
     tokenizers = {"word": word.train(LINES), "bpe": byte_bpe.train(LINES, vocab_size=260)}
     (folder / "outputs/prepare/c").mkdir(parents=True)
@@ -69,7 +69,7 @@ def project(tmp_path_factory):
 
 @pytest.fixture
 def run(project, monkeypatch, capsys):
-    """Run an application as from the command line: what it prints, and its line on standard error."""
+    """Run an application as from the command line. Return its output, and its line on standard error."""
 
     def run(application, *overrides: str) -> tuple[str, str]:
         monkeypatch.chdir(project.folder)
@@ -95,7 +95,7 @@ def refuse(run, capsys):
 
 @pytest.fixture
 def command(run, capsys):
-    """Give the command; what it prints, and its lines on standard error, if it ends with `code`."""
+    """Run the command and check that it ends with `code`. Return its output and its lines on standard error."""
 
     def command(*arguments: str, code: int = 0) -> tuple[str, str]:
         with pytest.raises(SystemExit) as stopped:
@@ -239,7 +239,7 @@ def test_a_typo_and_no_word_at_all(command):
 def test_what_there_is(command):
     studies, _ = command("studies")
     assert "\nhistory           Do language models improve in the order of history, and does" in studies
-    assert all(question[-1] == "?" for question in re.split(r"\n(?! )", studies.rstrip()))  # whole, in lines of 80
+    assert all(question[-1] == "?" for question in re.split(r"\n(?! )", studies.rstrip()))  # whole questions
     assert max(map(len, studies.splitlines())) <= 80
     shown, _ = command("show", "outputs/pretrain/c/words-1")
     first, can, origin, metric = shown.splitlines()

@@ -1,4 +1,4 @@
-"""A corpus that came in tokens goes through the stage tokenize as it is."""
+"""Test that stage tokenize keeps a corpus that consists of tokens unchanged."""
 
 import json
 import sys

@@ -1,6 +1,6 @@
-"""A GPU trains, measures and writes what a processor does, and goes on past a kill; skipped where torch finds none.
+"""Test that a GPU trains, measures and writes as a CPU does, and resumes after a kill; skipped without a GPU.
 
-In fp32 without NVIDIA's TF32, whose ten bits would hide what differs. With `--dist load` the workers share these tests.
+In fp32 without NVIDIA's TF32, whose ten bits would hide differences. With `--dist load` the workers share these tests.
 """
 
 import json
@@ -25,12 +25,12 @@ MORE = {
     "elmo": ["pretrain", "corpus=grammar_tiny", "++max_steps=8", "recipe=elmo/elmo", "tokenizer=word",
              "model.d_model=16", "model.d_cell=16", "model.dropout=0", "batches.batch_size=4", "batches.length=16"],
     "wide_lstm": ["pretrain", "corpus=grammar_tiny", "++max_steps=8", "recipe=recurrent/lstm", "model.d_model=256",
-                  "model.dropout=0", "batches.length=16", "batches.batch_size=4"],  # in bf16 by a way of its own
+                  "model.dropout=0", "batches.length=16", "batches.batch_size=4"],  # bf16 has a separate implementation
 }  # fmt: skip
 SYSTEMS = {**STAGES, **MORE}
 EXACT = {"NVIDIA_TF32_OVERRIDE": "0", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
 FP32 = ["trainer.precision=32-true"]
-DRAWS = {  # with dropout, so that a GPU's own draws go on past a kill
+DRAWS = {  # with dropout, so that the random draws of a GPU must continue after a kill
     "lstm": ["model.dropout=0.2"],
     "gpt": ["model.dropout=0.1"],
     "bert": ["model.dropout=0.1"],
@@ -40,7 +40,7 @@ DRAWS = {  # with dropout, so that a GPU's own draws go on past a kill
 
 
 def train(project, name: str, system: str, *settings: str, die_at: str = "") -> Path:
-    """A system's cell; it is killed at the step `die_at` first, and then goes on."""
+    """Train the cell of a system; with `die_at`, it is first killed at this step, and then resumes."""
     stage, *own = SYSTEMS[name]
     prepare(project, "bert" if "tokenizer=word_marked" in own else name)
     changed = {setting.partition("=")[0].strip("+") for setting in settings}
@@ -69,7 +69,7 @@ def test_a_gpu_has_the_losses_of_a_processor(project, name):
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_its_own_precision_learns_about_the_same(project, name):
-    """bf16, in which a product has eight bits."""
+    """The GPU's default is bf16, in which a product has eight bits."""
     theirs = losses(train(project, name, f"{name}_cpu_again", "trainer=cpu"))
     ours = losses(train(project, name, f"{name}_own", "trainer=gpu"))
     assert ours.to_numpy() == pytest.approx(theirs.to_numpy(), rel=0.05, abs=0.02)
@@ -94,7 +94,7 @@ def test_one_gpu_of_many_trains_as_one(project, name, trainer):
 
 
 def on_both(project, stage: str, cell: Path, *settings: str) -> list[Path]:
-    """What a stage makes of a cell on a processor and on a GPU."""
+    """Return the result of a stage for a cell, on a CPU and on a GPU."""
     folders = []
     for accelerator in ("cpu", "gpu"):
         out = f"grammar_tiny/{cell.name}-{accelerator}"

@@ -1,4 +1,4 @@
-"""The whole graph at toy size, stage by stage, as a user would run it."""
+"""Test the whole graph with small sizes, stage by stage, as a user runs it."""
 
 import json
 import shutil
@@ -22,7 +22,7 @@ FINE_TUNED = CELLS["finetune/grammar_tiny/acceptability-gpt-1"]
 
 @pytest.fixture(scope="module")
 def graph(own):
-    """The project with every stage run."""
+    """Return the project after every stage has run."""
     return own
 
 
@@ -33,7 +33,7 @@ def test_cells_are_complete(cells):
         assert {"config.yaml", "metrics.json", "run.json", "digests.json"} <= names and read_record(folder), place
 
 
-LEARNT = {  # by the place of a cell: its task, how many examples its splits have, and files of its own
+LEARNT = {  # by the path of a cell: its task, the numbers of examples of its splits, and its special files
     "finetune/grammar_tiny/sentiment-bilstm-1": ("sentiment", (60, 20, 40), {"tokenizer.json"}),
     "finetune/grammar_tiny/acceptability-gpt-1": ("acceptability", (60, 20, 40), {"tokenizer.json"}),
     "from_scratch/grammar_pos/bilstm_crf-1": ("grammar_pos", (41, 11, 18), {
@@ -72,7 +72,7 @@ def test_run_leads_to_its_origins(graph):
     (found,) = client.search_runs([experiment.experiment_id], f"tags.`retable.cell` = '{cell}'")
     assert found.info.run_id == record["mlflow_run_id"]
     assert found.data.tags["retable.upstream"] == ",".join(record["upstream_runs"])
-    assert found.data.tags["mlflow.runName"] == "perplexity"  # of the cell that it stands under
+    assert found.data.tags["mlflow.runName"] == "perplexity"  # named after the cell of its parent run
 
 
 def test_a_cell_whose_origins_have_no_record_is_made_alike(graph):
@@ -81,7 +81,7 @@ def test_a_cell_whose_origins_have_no_record_is_made_alike(graph):
     with unrecorded(origin):
         graph.succeed("evaluate", TINY, "cell=grammar_tiny/elman-1")
     assert {path: path.read_bytes() for path in cell.rglob("*.*")} == before and len(before) == 6
-    assert len(read_record(cell)["upstream_runs"]) == 1  # that of the tokens
+    assert len(read_record(cell)["upstream_runs"]) == 1  # the run of the tokens
 
 
 def test_the_corpus_is_that_of_the_text_wherever_the_cell_lies(graph):
@@ -105,7 +105,7 @@ def test_no_system_beats_the_oracle(cells):
 
 @pytest.fixture
 def measured(graph, monkeypatch):
-    """Evaluate a cell and return the benchmarks that were measured, of a model that was read once."""
+    """Evaluate a cell. Return the benchmarks that were measured, after a check that the model was read once."""
     shutil.rmtree(graph.folder / "work/measured")
     load, found_before = evaluate.load_system, evaluate.measured_before
     loads, names = [], []
@@ -130,7 +130,7 @@ def measured(graph, monkeypatch):
 
 
 def test_several_benchmarks_read_the_model_once_and_are_as_one_at_a_time(graph, measured):
-    """The gradients, too, of a model that others have read without any."""
+    """Also the gradients of a model that other benchmarks have read without gradients."""
     names, few = ["perplexity", "gradients", "phenomena"], "benchmark.gradients.windows=8"
     assert measured("elman-1", ",".join(names), few, "out=apart/together") == names
     evaluated, metrics = graph.folder / "outputs/evaluate/apart", {}
@@ -148,7 +148,9 @@ def test_several_benchmarks_read_the_model_once_and_are_as_one_at_a_time(graph, 
 
 
 def test_what_was_measured_is_not_measured_again(graph, measured):
-    """When a benchmark is added or set otherwise; but what is damaged is, and a system that has changed."""
+    """This holds if a benchmark is added or gets other settings. A damaged result, or a changed system, is measured
+    again.
+    """
     cell, out = graph.folder / "outputs/evaluate/grown/one", "out=grown/one"
     assert measured("kn3-1", "perplexity", out) == ["perplexity"]
     before = {path.name: path.read_bytes() for path in (cell / "perplexity").iterdir()}
@@ -177,7 +179,7 @@ def test_a_benchmark_that_can_not_be_answered_is_refused_before_any_runs(graph):
 
 
 def test_a_variant_of_a_benchmark_and_both_at_once(graph, tmp_path):
-    """It inherits the rest and has a name of its own; the two measure the same."""
+    """The variant inherits other settings and has a separate name; both measure the same number."""
     (tmp_path / "benchmark").mkdir()
     text = "# @package benchmark.again\ndefaults: [perplexity@_here_, _self_]\nsplits: [test]\n"
     (tmp_path / "benchmark/again.yaml").write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Cells as models of lm-evaluation-harness: the numbers are those of our own scorer and decoding."""
+"""Test cells as models of lm-evaluation-harness: the numbers are those of our scorer and decoding."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""`retable import`: what was made elsewhere, and what was exported, as cells that stages and `retable.load` use."""
+"""Test `retable import`: files made elsewhere, or exported, become cells that stages and `retable.load` use."""
 
 import re
 from pathlib import Path
@@ -29,7 +29,7 @@ def contents() -> dict[Path, bytes | None]:
 
 @pytest.fixture(scope="module")
 def arpa(project):
-    """An n-gram model's cell, its ARPA file, and the cell that this became."""
+    """Return the cell of an n-gram model, its ARPA file, and the cell imported from this file."""
     project.succeed("pretrain", CORPUS, "recipe=counted/kn5", "system=counted")
     project.succeed("cli.main", "export", "pretrain/grammar_tiny/counted-1", "mine.arpa")
     done = project.succeed("cli.main", "import", "mine.arpa", "grammar_tiny/from_arpa")
@@ -126,7 +126,7 @@ def test_other_checkpoints_are_loaded_and_measured(name, project):
     project.succeed("cli.main", "import", cell, f"grammar_tiny/{cell}")
     loaded = retable.load(project.folder / f"outputs/pretrain/grammar_tiny/{cell}")
     weights, again = dict(ours.named_parameters()), dict(loaded.system.objective.named_parameters())
-    if name == "bert, rotary":  # which comes back with a softmax of its own, and embeddings of texts alone
+    if name == "bert, rotary":  # it returns with an untied softmax, and embeddings of single texts
         ids = torch.tensor([[2, *tokenizer.encode("the cat sees"), 3]])
         its = [each.head.decoder(each.head(each.model(ids))) for each in (ours, loaded.system.objective)]
         assert (its[0] - its[1]).abs().max() < 1e-5
@@ -156,7 +156,7 @@ WORDS = ["the", "cat", "nai\u0308ve\u00a0\U0001f642", "</s>"]
 
 @pytest.mark.parametrize("form", [pytest.param("txt", marks=pytest.mark.long), "bin"])
 def test_word_vectors_come_go_and_begin_a_training(form, project, monkeypatch):
-    """Written by gensim, and read by it again, to the bit where the format is binary."""
+    """gensim writes the vectors and reads ours; in binary formats they are equal in every bit."""
     keyed_vectors = pytest.importorskip("gensim.models").KeyedVectors
     theirs = keyed_vectors(5)
     theirs.add_vectors(WORDS, VECTORS)

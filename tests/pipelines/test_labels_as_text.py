@@ -1,4 +1,4 @@
-"""T5 fine-tuned to write its labels: prompts and answers as the paper prints them, and a run of the stage."""
+"""Test T5 fine-tuned to write labels: prompts and answers as printed in the paper, and a run of the stage."""
 
 from functools import cache
 from typing import Any
@@ -25,8 +25,8 @@ from retable.tokenizers.tokenizer import Tokenizer
 from retable.training.weights import save_weights
 from tests.pipelines.recipes import composed
 
-# Raffel et al. 2020, appendix D: the parts of a prompt behind the task's name, the label as in the data set, and the
-# answer. WNLI is not as there, where the noun is written that a pronoun stands for.
+# Raffel et al. 2020, appendix D: the parts of a prompt after the task's name, the label in the data set, and the
+# answer. WNLI differs from the paper, in which the answer is the noun to which a pronoun refers.
 GOLDEN = {
     "cola": (["sentence: John made Bill master of himself."], "1", "acceptable"),
     "rte": (
@@ -105,7 +105,7 @@ def writer(tokenizer: Tokenizer, name: str, answers: list[str] | None, **setting
 def test_prompts_and_answers_are_the_papers(name):
     parts, label, answer = GOLDEN[name]
     sentences = [part.partition(": ")[2] for part in parts]
-    if name == "mnli":  # whose columns have the other order
+    if name == "mnli":  # its columns have the other order
         sentences.reverse()
     answers, place = Answers(task(name).labels), task(name).labels.read(label)
     assert prompt(name, task(name).named(Example(tuple(sentences), place))) == f"{name} {' '.join(parts)}"
@@ -165,7 +165,7 @@ def test_what_can_not_be_is_refused(name, answers, settings, message):
 
 def test_a_head_takes_no_answers():
     given = instantiate(configured("sentiment"), answers=["bad", "good"])
-    with pytest.raises(UsageError, match=r"BiLSTM classifies with a head; remove answers=, or write recipe=t5/t5_text"):
+    with pytest.raises(UsageError, match=r"BiLSTM cannot write labels; remove answers=, or write recipe=t5/t5_text"):
         given.require(BiLSTM, 0)
 
 

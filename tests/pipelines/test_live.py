@@ -1,4 +1,4 @@
-"""The live studies, history and smoke, are those of the present code: their locks have its digests."""
+"""Test that the live studies, history and smoke, match the present code: their locks have its digests."""
 
 import hashlib
 
@@ -15,8 +15,8 @@ from retable.planning.graph import REPORT_PLAN
 
 @pytest.mark.parametrize("name", ["history", "smoke"])
 def test_a_live_study_is_as_the_present_code_makes_it(name, monkeypatch, tmp_path):
-    """If it is not: `make repro STUDY=…`, and commit its lock, records and results."""
-    monkeypatch.chdir(tmp_path)  # and back
+    """If this fails, run `make repro STUDY=…`, and commit the study's lock, records and results."""
+    monkeypatch.chdir(tmp_path)  # so that the working folder is restored
     monkeypatch.delenv("RETABLE_DATA", raising=False)
     enter_project(name)
     study = set_study()

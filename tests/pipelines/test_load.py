@@ -1,4 +1,4 @@
-"""Word vectors back from their cells, and from files that were made elsewhere."""
+"""Test word vectors that are loaded from cells, and from files made elsewhere."""
 
 import json
 
@@ -25,7 +25,7 @@ SETTINGS = {FastText: {"d_model": 4, "min_n": 3, "max_n": 6, "buckets": 50}, Ski
 
 @pytest.fixture
 def write_cell(tmp_path, monkeypatch):
-    """An embed cell of a model, `owners` deep in what trained it; the model comes with it."""
+    """Write an embed cell; the weights are nested in this many owners. Return the cell and its model."""
     monkeypatch.chdir(tmp_path)
     cell = tmp_path / "outputs/embed/c/system-1"
     cell.mkdir(parents=True)
@@ -54,11 +54,11 @@ def test_words_that_the_text_shows_have_a_vector(write_cell):
     assert list(system.words) == ["the", "cat", "dog"]
     vectors, known = system.lookup(["dog", "unshown", "<unk>"])
     assert known.tolist() == [True, False, False]
-    assert vectors[0] == pytest.approx(model.vectors()[4].numpy())  # after <unk>, <eos>, the, cat
+    assert vectors[0] == pytest.approx(model.vectors()[4].numpy())  # ids: <unk>, <eos>, the, cat come first
     assert system.protocol == "one vector a word"
 
 
-@pytest.mark.parametrize("owners", [1, 2])  # an objective, and what trains it word by word
+@pytest.mark.parametrize("owners", [1, 2])  # the objective; and the objective in a trainer that learns word by word
 def test_fasttext_makes_vectors_of_ngrams(write_cell, owners):
     cell, model = write_cell(FastText, owners)
     system = load_system(cell)
@@ -85,7 +85,7 @@ def test_a_cell_of_another_model_is_refused(write_cell):
 
 
 class Bare(nn.Module):
-    """A model that says nothing of its kind, and counts nothing."""
+    """A model without a name for its kind, and without counts."""
 
 
 def test_a_model_of_ones_own_that_lacks_something_is_refused(monkeypatch):
@@ -112,7 +112,7 @@ def test_a_file_from_elsewhere_is_evaluated(project, tmp_path):
     assert json.loads((cell / "metrics.json").read_text())["analogies/capital-world/accuracy"] == 1
     run = json.loads((cell / "run.json").read_text())
     assert (run["system"], run["corpus"], run["made_from"]) == ("mine", "vectors", [])
-    composed = OmegaConf.load(cell / "config.yaml")  # which the stage leaves as it is
+    composed = OmegaConf.load(cell / "config.yaml")  # as written by the stage
     assert composed.out == composed.cell
 
 

@@ -1,4 +1,4 @@
-"""What a kill in the middle leaves of DVC's own notes, and what the next command makes of it."""
+"""Test what a kill leaves half-written of DVC's files, and what the next command does with it."""
 
 import errno
 import fcntl
@@ -25,12 +25,12 @@ from pipelines.study.dvc_lock import forget_killed, only_one
 from retable.core.errors import UsageError
 from retable.core.publishing import exclusive
 
-PID_MAX = 2**22  # of Linux: no process has it
+PID_MAX = 2**22  # Linux's limit; no process has this number
 
 
 @pytest.fixture
 def patched(monkeypatch):
-    monkeypatch.setattr(FsspecLocalFileSystem, "open", FsspecLocalFileSystem.open)  # to be put back
+    monkeypatch.setattr(FsspecLocalFileSystem, "open", FsspecLocalFileSystem.open)  # so that it is restored
     dvc_writes_whole()
 
 
@@ -65,7 +65,7 @@ a-name: {cmd: cat first other > last, deps: [first, other], outs: [last]}
 a-name-by-which-others-are-long: {cmd: "LONG", deps: [last], outs: [long]}
 """
 LONG = "a-name-by-which-others-are-long"
-VERY_LONG = f"a-name{'-of-many-words' * 10}"  # behind a question mark in YAML
+VERY_LONG = f"a-name{'-of-many-words' * 10}"  # so long that YAML writes it after a question mark
 
 
 def test_a_stages_notes_are_written_in_place_as_dvc_writes_them(tmp_path, monkeypatch):
@@ -81,7 +81,7 @@ def test_a_stages_notes_are_written_in_place_as_dvc_writes_them(tmp_path, monkey
             with Path("dvc.yaml").open("a") as file:
                 file.write(f"  {VERY_LONG}: {{cmd: echo $SAYS-2 > longest, outs: [longest]}}\n")
             theirs = Lockfile.dump_stages
-            patch.setattr(Lockfile, "dump_stages", theirs)  # to be put back
+            patch.setattr(Lockfile, "dump_stages", theirs)  # so that it is restored
             if ours:
                 dvc_writes_only_what_is_new()
             for says in ("one", "two"):
@@ -90,7 +90,7 @@ def test_a_stages_notes_are_written_in_place_as_dvc_writes_them(tmp_path, monkey
                     with Repo() as repo:
                         repo.reproduce(name, single_item=True, force=True)
                     made.setdefault(ours, []).append(Path("dvc.lock").read_text())
-                    if ours:  # what DVC would lay out anew if it wrote the whole file
+                    if ours:  # what DVC would write differently if it wrote the whole file
                         Path("dvc.lock").write_text(Path("dvc.lock").read_text().replace("hash: md5", 'hash: "md5"', 1))
             with Repo() as repo:
                 assert repo.status() == {}
@@ -100,17 +100,17 @@ def test_a_stages_notes_are_written_in_place_as_dvc_writes_them(tmp_path, monkey
 
 @pytest.mark.parametrize("seconds", [-3600, 0, 3600])
 @pytest.mark.parametrize(("said", "stays"), [
-    ("", False),  # broken off
+    ("", False),  # cut off
     ('{"write": {"outputs/a', False),
     ("{}", False),
     ('{"write": {"a": {"pid": NOBODY, "cmd": "dvc repro"}}, "read": {}}', False),
     ('{"read": {"a": [{"pid": DVC, "cmd": "dvc repro"}]}}', True),
-    ('{"read": {"a": [{"pid": ELSEWHERE, "cmd": "dvc repro"}]}}', False),  # the number of another project's
-    ('{"read": {"a": [{"pid": MINE, "cmd": "dvc repro"}]}}', False),  # that of another container
+    ('{"read": {"a": [{"pid": ELSEWHERE, "cmd": "dvc repro"}]}}', False),  # a process number of another project
+    ('{"read": {"a": [{"pid": MINE, "cmd": "dvc repro"}]}}', False),  # a process number of another container
     ('{"read": {"a": [{"pid": ENDED, "cmd": "dvc repro"}]}}', False),
 ])  # fmt: skip
 def test_only_who_is_at_work_is_known_to_be(said, stays, seconds, tmp_path):
-    """Whatever the clock was, which may be put back or on while a process works."""
+    """In spite of any change of the clock while a process works."""
     (notes := tmp_path / "project/.dvc/tmp/rwlock").parent.mkdir(parents=True)
     forget_killed(notes)
     with (
@@ -145,12 +145,12 @@ def test_another_users_process_is_taken_to_be_at_work(tmp_path, monkeypatch):
 
 
 def dvc(folder: Path) -> subprocess.Popen:
-    """A process that is called so."""
+    """Start a process that is called `dvc`."""
     return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "dvc"], cwd=folder)
 
 
 def ended() -> subprocess.Popen:
-    """A process that has ended, of which nobody has taken that."""
+    """Return a process that has ended, and for which nobody has waited."""
     process = subprocess.Popen([sys.executable, "-c", "", "dvc"])
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     return process
@@ -162,7 +162,7 @@ def test_a_study_is_made_by_one_command_at_a_time(tmp_path, monkeypatch):
         said = f"^study small is being run by process {os.getpid()} on .* since .*; wait for it, or end it$"
         with pytest.raises(UsageError, match=said), only_one("small"):
             pass
-        if (child := os.fork()) == 0:  # which holds the lock, too
+        if (child := os.fork()) == 0:  # the child holds the lock too
             time.sleep(1)
             os._exit(0)
     with pytest.raises(UsageError), only_one("small"):
@@ -173,8 +173,10 @@ def test_a_study_is_made_by_one_command_at_a_time(tmp_path, monkeypatch):
 
 
 def test_a_study_that_another_machine_makes_is_respected_until_that_ends(tmp_path, monkeypatch):
-    """Of a shared folder, whose locks its file system keeps for all machines: the name of the other one is printed,
-    and nothing of it, neither its process number nor its clock, decides."""
+    """In a shared folder, whose file system keeps locks for all machines.
+
+    The name of the other machine is printed; neither its process number nor its clock has an effect.
+    """
     monkeypatch.chdir(tmp_path)
     (tmp_path / "work").mkdir()
     there = f"study small is being run by process {os.getpid()} on another-machine since 23:59:59"
@@ -185,7 +187,7 @@ def test_a_study_that_another_machine_makes_is_respected_until_that_ends(tmp_pat
         os.utime(lock.name, (0, 0))
         with pytest.raises(UsageError, match=f"^{there}; wait for it, or end it$"), only_one("small"):
             pass
-    assert (tmp_path / "work/repro.lock").read_text(encoding="utf-8") == there  # ended, whatever its number
+    assert (tmp_path / "work/repro.lock").read_text(encoding="utf-8") == there  # it has ended, with any number
     with only_one("small"):
         pass
 

@@ -1,4 +1,4 @@
-"""What a machine has and does changes no number: its threads, its clock; a folder that cannot be written loses none."""
+"""Test that the machine changes no number: its threads and its clock; and that a read-only folder loses none."""
 
 import errno
 import math
@@ -42,7 +42,7 @@ def test_begins_anew_with_the_threads_that_there_are(tmp_path, capsys):
 
 @pytest.mark.long
 def test_another_number_of_threads_is_of_the_cell(project, monkeypatch):
-    """In a process of its own: a fork's torch has its number already."""
+    """In a separate process, because torch in a fork already has its number of threads."""
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     done = project.start("pretrain", *SHORT, *GPT, "batches.batch_size=4", "system=on_two")
     assert done.returncode == 0, done.stderr
@@ -52,7 +52,7 @@ def test_another_number_of_threads_is_of_the_cell(project, monkeypatch):
 
 @pytest.mark.long
 def test_a_clock_that_is_put_back(project):
-    """No time is below 0, and no speed; the bytes are those of another day."""
+    """No time or speed is negative, and the bytes are the same as on another day."""
     for system, put_back in (("even", []), ("uneven", ["+callbacks.clock._target_=clocks.PutBack"])):
         project.forked.succeed("pretrain", *LSTM, *put_back, f"system={system}")
     even, uneven = (project.folder / f"outputs/pretrain/grammar_tiny/{system}-1" for system in ("even", "uneven"))
@@ -87,7 +87,7 @@ def test_what_the_system_refuses_is_said_in_one_line(capsys, number, said, wrapp
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("mount"), reason="only root can mount a folder")
 def test_a_folder_that_can_not_be_written(project, bare_project):
-    """Read-only, as an archive or a disk with errors is mounted: nobody's rights would keep root out."""
+    """A read-only mount, as of an archive or a faulty disk, because permissions do not restrict root."""
     for folder in ("outputs", "work"):
         shutil.copytree(project.folder / folder, bare_project.folder / folder)
     bpe = ["corpus=grammar_tiny", "tokenizer=bpe", "tokenizer.train.vocab_size=300"]

@@ -1,5 +1,7 @@
-"""A cell that is made again, in another folder at another time, is the same bytes: small cells of every stage but
-`scaling`, which measures times."""
+"""Test that a cell that is made again, in another folder and at another time, has the same bytes.
+
+Small cells of every stage are tested, except `scaling`, which measures times.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The recipes of BERT and ELECTRA run from tokens to what they say of held-out text."""
+"""Test the recipes of BERT and ELECTRA from tokens to scores of held-out text."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ SMALL = ["model.d_model=16", "model.n_layers=1", "model.n_heads=2", "batches.bat
 
 @pytest.fixture(scope="module", params=["word_marked", "wordpiece_uncased"])
 def tokens(request, tmp_path_factory) -> tuple[str, Path, Tokenizer]:
-    """A tokenizer by the name of its recipe, and a folder as the stage tokenize leaves it."""
+    """Return a tokenizer, named like its recipe, and a folder as stage tokenize writes it."""
     folder = tmp_path_factory.mktemp(request.param)
     with initialize_config_dir(str(CONF), version_base="1.3"):
         cfg = compose("tokenize", overrides=[f"tokenizer={request.param}"])
@@ -55,7 +55,7 @@ def test_from_tokens_to_a_loss(name, tokens):
 
 
 def test_a_cell_is_measured_as_it_was_validated(own):
-    """The loss of a trained cell is that of its last validation."""
+    """The measured loss of a trained cell equals that of its last validation."""
     bert = [TINY, "tokenizer=word_marked", "cell=grammar_tiny/bert-1"]
     own.succeed("evaluate", *bert, "benchmark=held_out", "benchmark.held_out.split=validation")
     trained, measured = (own.read(f"{stage}/grammar_tiny/bert-1/metrics.json") for stage in ("pretrain", "evaluate"))

@@ -1,4 +1,4 @@
-"""Every model on every kind of task: it trains and predicts, or it is refused before any data are read."""
+"""Test every model with every kind of task: it trains and predicts, or is refused before data are read."""
 
 import json
 from collections.abc import Callable
@@ -44,7 +44,7 @@ ELMO = (
     "model.elmo.d_model=8", "model.elmo.d_cell=8", "model.elmo.filters=[[1,4]]", "model.elmo.n_layers=1",
     "model.d_model=8",
 )  # fmt: skip
-SYSTEMS: dict[str, tuple[str, ...]] = {  # small, by their recipes
+SYSTEMS: dict[str, tuple[str, ...]] = {  # small models, by recipe
     "bag_of_words": (),
     "deep_averaging": (),
     "cnn": ("model.d_embedding=8", "model.n_features=4"),
@@ -72,7 +72,7 @@ SYSTEMS: dict[str, tuple[str, ...]] = {  # small, by their recipes
         "model.spans_per_word=1.5"),
     "elmo": (),
 }  # fmt: skip
-# with a state for each of their tokens
+# models with a state for each token
 GPTS = {"gpt", "gpt_special_tokens"}
 IN_TOKENS = {"bilstm", "bilstm_one_hot", "bilstm_elmo", "deep_cnn", "bert", "electra", *GPTS, "lstm", "t5_toy_encoder"}
 STATES = IN_TOKENS | {"bilstm_tagger", "window_tagger", "elmo_tagger"}
@@ -106,7 +106,7 @@ def translations(folder: Path) -> TranslationTask:
     return TranslationTask(str(folder), Greedy(4, 0, 0, 1.0, 8), "greedy", 32, 0)
 
 
-# Of each kind: the task of the files in a folder, the settings of its head, and who serves it.
+# For each kind: the task of the files in a folder, the settings of its head, and the models that support it.
 KINDS: dict[str, tuple[Callable[[Path], Task], dict, set[str]]] = {
     "sentences": (lambda folder: sentences(folder, "one"), SUMMARY | {"tie": True}, SUMMED_UP | WRITERS),
     "pairs": (lambda folder: sentences(folder, "one", "two"), SUMMARY | {"tie": True},
@@ -126,7 +126,7 @@ REFUSED = [(kind, system) for kind in KINDS for system in SYSTEMS if (kind, syst
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """The files of every kind, a dozen examples a split."""
+    """Write the files of every kind, with a dozen examples per split."""
     folder, generator = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
     for split in SPLITS:
         rows = [(NAMES[k % 4], generator.choice(NAMES), generator.choice(VERBS), k % 2) for k in range(12)]

@@ -1,4 +1,4 @@
-"""Mixtures of cells: fitted, evaluated like any other system, refused where they make no sense."""
+"""Test mixtures of cells: fitted, evaluated like other systems, and refused if they are invalid."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ CELLS = ["pretrain/grammar_tiny/kn3-1", "pretrain/grammar_tiny/cache-1"]
 
 @pytest.fixture(scope="module")
 def mixed(own) -> Path:
-    """The folder of an n-gram model, a cache and their mixture, evaluated."""
+    """Return a folder with an n-gram model, a cache and their mixture, evaluated."""
     return own.folder
 
 
@@ -68,7 +68,7 @@ def test_an_ensemble_is_the_average_of_its_systems(own, inside):
 
 @pytest.mark.parametrize("planted", ["2", "x"])
 def test_a_part_that_leads_elsewhere_is_refused(inside, tmp_path, planted):
-    """A link to the mixture itself would be read for ever."""
+    """Reading a link to the mixture itself would never end."""
     copied = shutil.copytree(inside, tmp_path / "mixture")
     (copied / "parts" / planted).symlink_to(copied)
     with pytest.raises(UsageError, match=rf"parts/{planted} is not part of a mixture; copy the cell again"):

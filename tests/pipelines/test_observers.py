@@ -1,4 +1,4 @@
-"""Who looks on at a training: loggers and callbacks change no number, and what is debugged leaves the cells alone."""
+"""Test that loggers and callbacks of a training change no number, and that debugging leaves cells unchanged."""
 
 import csv
 import json
@@ -23,7 +23,7 @@ class Told(L.Callback):
 
 
 def cell(project, name, *settings):
-    """Train a small LSTM; its cell."""
+    """Train a small LSTM. Return its cell."""
     done = project.succeed("pretrain", *settings, *SMALL, f"system={name}")
     return project.folder / f"outputs/pretrain/grammar_tiny/{name}-1", done
 
@@ -35,13 +35,13 @@ def rows(project, name):
 
 
 def losses(folder):
-    """The losses of the training, step by step."""
+    """Return the training loss of each step."""
     with (folder / "curve.csv").open(encoding="utf-8") as file:
         return [float(row["value"]) for row in csv.DictReader(file) if row["metric"] == "train/loss"]
 
 
 def runs(project):
-    """How many runs stand in MLflow."""
+    """Return the number of runs in MLflow."""
     from mlflow.tracking import MlflowClient
 
     client = MlflowClient(f"sqlite:///{project.folder}/mlflow.db")
@@ -119,7 +119,7 @@ def test_a_callback_without_a_class(project):
 ])  # fmt: skip
 def test_debugging_leaves_the_cells_alone(project, plain, debug, steps):
     before, recorded = {file: (project.folder / file).read_bytes() for file in project.files()}, runs(project)
-    for _ in range(2 if debug == "fdr" else 1):  # the second takes the first one's place
+    for _ in range(2 if debug == "fdr" else 1):  # the second run replaces the first
         settings = ["system=plain", f"debug={debug}"] if debug != "overfit" else ["system=plain", "debug=[overfit]"]
         kept = [setting for setting in SMALL if debug != "overfit" or not setting.startswith("epochs")]
         done = project.succeed("pretrain", *kept, *settings)
@@ -129,7 +129,7 @@ def test_debugging_leaves_the_cells_alone(project, plain, debug, steps):
     assert json.loads((debugged / "metrics.json").read_text())["steps"] == steps
     assert "work/debug/pretrain/grammar_tiny/plain-1" in done.stderr.splitlines()[-1]
     assert not list((project.folder / "work/debug").rglob("last.ckpt"))
-    if debug == "overfit":  # what learns at all learns a batch by heart
+    if debug == "overfit":  # a model that can learn memorises one batch
         assert losses(debugged)[-1] < 0.7 * losses(debugged)[0]
     assert ("FIT Profiler Report" in done.stdout) == (debug == "profiler")
     assert ("learning-rate finder: optimizer.lr=" in done.stdout) == (debug == "lr_find")

@@ -1,4 +1,6 @@
-"""Stages measure the share of the test data that occurs in the training data; they print it only without scores."""
+"""Test the share of test data that occurs in training data: every stage measures it, and prints it if it has no
+scores.
+"""
 
 import csv
 import json

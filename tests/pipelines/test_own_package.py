@@ -1,4 +1,4 @@
-"""A user's own models, tokenizers, tasks and benchmarks, in a package outside of the project: only if it is trusted."""
+"""Test a user's models, tokenizers, tasks and benchmarks in a separate package: they are used only if it is trusted."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from retable.planning.study import expand
 from tests.pipelines.conftest import ENVIRONMENT
 from tests.pipelines.own_package import imported, write_configurations, write_package
 
-# What every refusal ends with.
+# The end of every refusal.
 REFUSED = "and package mypkg is not trusted; if you trust its code, set RETABLE_PACKAGES=mypkg"
 MINE = "--config-dir=packages"
 PRETRAIN = ("pretrain", MINE, "corpus=grammar_tiny", "recipe=recurrent/running_mean", "+max_steps=3")
@@ -42,7 +42,7 @@ def package(tmp_path_factory) -> Path:
 
 
 def finds(monkeypatch, package: Path) -> None:
-    """Have this process import the package from there."""
+    """Let this process import the package from this folder."""
     monkeypatch.syspath_prepend(str(package.parent))
     for name in [name for name in sys.modules if name.partition(".")[0] == "mypkg"]:
         del sys.modules[name]
@@ -50,7 +50,9 @@ def finds(monkeypatch, package: Path) -> None:
 
 @pytest.fixture(scope="module")
 def own(project, package):
-    """A project that has configurations of the package's classes, and the settings of a process that finds it."""
+    """Return a project with configurations of the package's classes, and the settings of a process that finds the
+    package.
+    """
     project = project.forked
     write_configurations(project.folder / "packages")
     path = f"{package.parent}{os.pathsep}{ENVIRONMENT['PYTHONPATH']}"
@@ -129,7 +131,7 @@ def test_cells_are_loaded_only_where_it_is_trusted(own, package, monkeypatch):
 
 @pytest.fixture
 def study(package, tmp_path, monkeypatch):
-    """A study's folder that names the package's classes, and a copy of the package that can be edited."""
+    """Return the folder of a study that names the package's classes, and a copy of the package for edits."""
     folder = tmp_path / "study"
     write_configurations(folder / "conf")
     (folder / "study.yaml").write_text(yaml.dump(STUDY))
@@ -149,7 +151,7 @@ def plans() -> dict[str, str]:
 
 
 def stale(before: dict[str, str], file: Path, old: str, new: str) -> set[str]:
-    """The cells whose plans an edit changes from those of `before`."""
+    """Return the cells whose plans differ from those of `before` after an edit."""
     text = file.read_text()
     assert old in text
     file.write_text(text.replace(old, new))
@@ -166,7 +168,7 @@ def test_its_code_counts_in_plans(study, monkeypatch):
     assert stale(before, study / "models.py", "return sums / counts", "return 2 * sums / counts") == mean
     assert stale(before, study / "base.py", "reversed(", "sorted(") == {
         "backwards-bilstm-1"
-    }  # behind a relative import
+    }  # in a module that is imported relatively
     assert stale(before, study / "chars.py", "line.lower()", "line.upper()") == {"folded", *mean}
     monkeypatch.delenv("RETABLE_PACKAGES")
     with pytest.raises(UsageError, match="package mypkg is not trusted"):
@@ -196,7 +198,7 @@ def test_dvc_sees_edits_of_the_package(study, monkeypatch):
     for path in Path("conf").rglob("*.yaml"):
         path.unlink()
     monkeypatch.setenv("RETABLE_PACKAGES", "mypkg")
-    assert "code/mypkg" not in places.code_of_plans(folder)  # no file names it
+    assert "code/mypkg" not in places.code_of_plans(folder)  # no file names the package
 
 
 @pytest.mark.parametrize("name", ["os", "retable", "pipelines", "conf", "my.pkg", "../x", "__main__", "my-pkg"])

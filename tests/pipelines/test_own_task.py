@@ -1,4 +1,4 @@
-"""A task of one's own, from files of one's own, by one YAML: as docs/howto/add-a-task.md has it."""
+"""Test a user's task from the user's files, with one YAML, as in docs/howto/add-a-task.md."""
 
 import io
 import itertools
@@ -26,7 +26,7 @@ ROWS = [("Is it, so?", "Yes", "good"), ("Who?", "No", "bad"), ("Where?", 'In "th
 
 @pytest.fixture(scope="module")
 def own(project):
-    """A project with the task, its files, and a tokenizer of their words."""
+    """Return a project with the task, its files, and a tokenizer of their words."""
     folder = project.folder / "mine"
     (folder / "task").mkdir(parents=True)
     (folder / "task/mine.yaml").write_text(TASK)
@@ -91,11 +91,13 @@ def _files(parts):
 
 
 def test_a_part_without_a_class_and_predictions_of_one_class_are_told_once(own):
-    """The rows of a class, and the parts that lack it, with their files; a class that no row has is named, too."""
+    """Messages give the rows of the class, the parts that lack it, and their files; a class without rows is named
+    too.
+    """
     rows = {
         "few": [*[("Who?", "No", "bad")] * 39, ("Is it, so?", "Yes", "good")],
         "one": [("Who?", "Yes", "bad")] * 3,
-        "both": [("Who?", "Yes", "bad"), ("Who?", "Yes", "good")],  # one text, and so one prediction
+        "both": [("Who?", "Yes", "bad"), ("Who?", "Yes", "good")],  # equal texts have the same prediction
     }
     for name, its in rows.items():
         pd.DataFrame(its, columns=["question", "answer", "verdict"]).to_csv(
@@ -121,7 +123,7 @@ def test_a_part_without_a_class_and_predictions_of_one_class_are_told_once(own):
 
 
 SMALL = ["recipe=encoders/bilstm", "model.d_embedding=8", "model.d_model=8", "epochs=3", "finetuning.batch_size=8"]
-# The page's pairs; one sentence and a score, from quoted tsv; lines without a header, in a form of the task's own.
+# The page's pairs; sentences with a score, from quoted tsv; lines without a header, in a special form of the task.
 KINDS = {
     "pairs": [],
     "score": ["task.sentences=[answer]", "~task.labels", "+task.scores=[0,20]", "task.metrics=[pearson]",
@@ -134,7 +136,7 @@ KINDS = {
 
 @pytest.fixture(scope="module")
 def kinds(own):
-    """A cell of each kind of task, and the rows of its test set."""
+    """Return a cell of each kind of task, and the rows of its test set."""
     folder, answers = own.folder / "mine", [answer for _, answer, _ in ROWS]
     sizes = pd.DataFrame({"id": range(24), "answer": answers, "size": [len(answer) for answer in answers]})
     sizes.to_csv(folder / "sizes.tsv", sep="\t", index=False)
@@ -152,7 +154,7 @@ def kinds(own):
 
 @pytest.fixture
 def command(own, monkeypatch, capsys):
-    """Give the command in the project's folder; its exit code and what it printed."""
+    """Run the command in the project's folder. Return its exit code and output."""
 
     def command(*arguments: str, given: bytes = b""):
         monkeypatch.chdir(own.folder)
@@ -171,7 +173,7 @@ def written(table: pd.DataFrame, form: str) -> bytes:
         return to.getvalue()
     if form == "jsonl":
         return table.to_json(orient="records", lines=True).encode()
-    if form == "tsv":  # whose quotes are characters
+    if form == "tsv":  # in tsv, quotation marks are ordinary characters
         return "\n".join("\t".join(map(str, row)) for row in [[*table], *table.to_numpy()]).encode() + b"\n"
     return b"\xef\xbb\xbf" + table.to_csv(index=False).replace("\n", "\r\n").encode()
 
@@ -184,7 +186,7 @@ def read(text: str, form: str) -> pd.DataFrame:
 
 
 FORMS = ["csv", "tsv", "jsonl", "parquet", "stdin csv", "stdin tsv", "stdin jsonl"]
-# Each form, into one of the others; a tsv of the scores has quotes, and a file of one column is csv.
+# Each form is converted into another one; a tsv of scores has quotes, and a file with one column is csv.
 READ = [
     *(("pairs", form, out) for form, out in zip(FORMS, itertools.cycle(["tsv", "jsonl", None, "csv"]), strict=False)),
     *(("score", form, None) for form in ["own", *FORMS] if form != "tsv"),
@@ -194,7 +196,7 @@ READ = [
 
 @pytest.mark.parametrize(("kind", "form", "out"), READ)
 def test_a_file_is_predicted_as_the_stage_predicts_the_test_set(kind, form, out, kinds, command, tmp_path):
-    """The file's own columns are kept; probabilities are the softmax of the logits."""
+    """The file's other columns are kept; probabilities are the softmax of the logits."""
     cell, table = kinds[kind]
     own = {"score": "mine/new_sizes.tsv", "lines": "mine/new_lines.txt"}
     stdin, _, said = form.rpartition(" ")
@@ -221,7 +223,7 @@ def test_a_file_is_predicted_as_the_stage_predicts_the_test_set(kind, form, out,
         return
     assert found["predicted"].tolist() == [system.labels[int(place)] for place in units["prediction"]]
     examples = system.task.encode(system.objective.model, system.text, system.task.examples("test"))
-    with torch.no_grad():  # one at a time
+    with torch.no_grad():  # one example at a time
         logits = np.vstack([system.objective(examples.pad(np.array([i]))).numpy() for i in range(len(table))])
     shares = found[[f"p({name})" for name in system.labels]].to_numpy()
     np.testing.assert_allclose(shares, softmax(logits, axis=1), atol=2e-6)
@@ -244,7 +246,7 @@ def test_texts_are_predicted_without_a_file(kinds, command):
     (["-"], "question,answer\n", "input.csv has no rows"),
     (["-"], "question,answer\na\n", "input.csv, line 2: expects 2 fields but got 1"),
     (["-"], '{"question": "a", "answer": null}\n', "input.jsonl, line 1 has no 'answer'"),
-    (["-"], "question,answer,predicted\na,b,c\n", "has a column 'predicted', which is a column of predictions"),
+    (["-"], "question,answer,predicted\na,b,c\n", "has a column 'predicted', the name of a column of predictions"),
     (["-"], b"question,answer\n\xff,b\n", "input.csv, line 2: byte 1 of the line is not UTF-8"),
     (["mine/new.csv", "--out", "p.xlsx"], "", "--out p.xlsx does not end in one of .csv, .tsv"),
     (["mine/new.csv", "--out", "none/p.csv"], "", "--out none/p.csv: none does not exist"),
@@ -276,7 +278,7 @@ def test_python_gives_the_same_table(kinds, own, tmp_path):
 
 @pytest.fixture(scope="module")
 def in_folds(own):
-    """A task of sentences in two files, in three folds."""
+    """Return a sentence task from two files, in three folds."""
     for name, word in (("bad", "No"), ("good", "Yes")):
         lines = [f"{word} {other}" for other in ("sea", "Is", "the", "Who", "it")]
         (own.folder / f"mine/{name}.txt").write_text("\n".join(lines) + "\n")

@@ -1,4 +1,4 @@
-"""Several processes train as one does on the batch that theirs are together."""
+"""Test that several processes train as one process does on their batches together."""
 
 import os
 import re
@@ -24,7 +24,7 @@ SYSTEMS = {
     "gpt": ["recipe=transformer/gpt", "tokenizer=word", *TRANSFORMER, "batches.length=16", "epochs=0.6"],
     "bert": ["recipe=bert/bert", *TRANSFORMER, "batches.length=32", "epochs=1.2"],
     "electra": ["recipe=bert/electra", *TRANSFORMER, "batches.length=32", "epochs=1.2"],
-    "t5": ["recipe=t5/t5", *TRANSFORMER, "batches.length=24", "epochs=1"],  # Adafactor
+    "t5": ["recipe=t5/t5", *TRANSFORMER, "batches.length=24", "epochs=1"],  # with Adafactor
     "elmo": ["recipe=elmo/elmo", "tokenizer=word", "model.d_model=16", "model.d_cell=16",
              "model.dropout=0", "batches.batch_size=4", "batches.length=16", "epochs=0.6"],
 }  # fmt: skip
@@ -35,19 +35,19 @@ def long(*case: str):
 
 
 def by(trainer: str) -> list[str]:
-    """One process, or two."""
+    """Return the settings for one process, or for two."""
     return [f"trainer={trainer}", *(TWO if trainer != "cpu" else [])]
 
 
 @pytest.fixture(scope="module")
 def project(project):
-    """Stages start a second process."""
+    """Return a project in which stages start a second process."""
     return project.forked
 
 
 @pytest.fixture(scope="module")
 def train(project):
-    """Trains a system with a trainer, once, and gives its folder."""
+    """Train a system with a trainer, once. Return its folder."""
     project.succeed("tokenize", "corpus=grammar_tiny", "tokenizer=word_marked")
     folders: dict[tuple[str, str], Path] = {}
 
@@ -55,7 +55,7 @@ def train(project):
         if (system, trainer) not in folders:
             name = f"{system}_{trainer}"
             settings = ["corpus=grammar_tiny", "tokenizer=word_marked", *SYSTEMS[system], *by(trainer)]
-            # The last of a group's choices would be an error to Hydra, so the one that a system makes is the only one.
+            # Hydra refuses a group that is chosen twice, so the choice of the system is kept.
             chosen = {part.partition("=")[0]: part for part in settings}
             project.succeed("pretrain", *chosen.values(), f"system={name}")
             folders[system, trainer] = project.folder / f"outputs/pretrain/grammar_tiny/{name}-1"
@@ -73,8 +73,9 @@ def test_two_processes_have_the_losses_of_one(train, system, trainer):
     assert ours[["step", "metric"]].equals(theirs[["step", "metric"]])
     losses = ours["metric"].str.startswith("train/") & ours["metric"].str.endswith("loss") & (ours["step"] <= 20)
     assert losses.sum() >= 20
-    # Relative where a loss is above 1: the curve has six digits, and ELECTRA's loss is 40 nats. ELMo's have differed by
-    # 1.6e-5 on a processor without AVX-512, in the twenty steps over which roundings grow.
+    # Relative if a loss is above 1: the curve has six digits, and ELECTRA's loss is 40 nats. ELMo's losses have
+    # differed by
+    # 1.6e-5 on a CPU without AVX-512, because rounding errors grow over twenty steps.
     assert ((ours["value"] - theirs["value"]).abs() / theirs["value"].clip(lower=1))[losses].max() < 3e-5
 
 
@@ -111,7 +112,7 @@ def test_two_processes_validate_half_each_and_find_what_one_finds(project, name)
     assert len(curves[0]) > 0 and curves[1].to_dict() == pytest.approx(curves[0].to_dict(), rel=1e-5)
     (whole, *_), halves = rows
     assert len(halves) == 2 and sum(halves) == whole
-    assert max(halves) < 0.8 * whole or name == "sentiment"  # whose twenty examples are one batch, which one takes
+    assert max(halves) < 0.8 * whole or name == "sentiment"  # its twenty examples are one batch, for one process
 
 
 TRAINED = (
@@ -148,7 +149,7 @@ def in_a_sum(rank: int, ends: bool, folder: Path) -> None:
 
 
 def in_asking_the_first(rank: int, ends: bool, folder: Path) -> None:
-    """Which keeps the addresses of all."""
+    """Wait for the store of the first process, which holds the addresses of all processes."""
     if rank == 0:
         store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         (folder / "port").write_text(str(store.port), encoding="utf-8")
@@ -173,14 +174,14 @@ def test_a_process_whose_partner_ends_has_one_line(tmp_path, capfd, waits, left,
 
     pids = [forked(partial(work, rank)) for rank in (0, 1)]
     codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
-    of_torch = r"\[[WI]\d+ |Exception raised from recvBytes|frame #\d+|<omitting|$"  # a warning of its C++ code
+    of_torch = r"\[[WI]\d+ |Exception raised from recvBytes|frame #\d+|<omitting|$"  # warnings of torch's C++ code
     said = [line for line in capfd.readouterr().err.splitlines() if not re.match(of_torch, line)]
     assert codes[left] == 2 and codes[1 - left] != 0
     assert said == [f"{'error: ' * (left == 0)}{PARTNER_LOST}"]
 
 
 def test_lightning_tells_it_in_the_same_line(capfd):
-    """Where its thread sees it before the process does, which it then kills."""
+    """If Lightning's thread sees the error before the process does; Lightning then kills the process."""
     with subprocess.Popen(["sleep", "60"]) as main, subprocess.Popen(["false"]) as child:
         child.wait()
         assert _ChildProcessObserver(main.pid, [child])._run()
@@ -201,12 +202,12 @@ def test_a_training_of_which_a_process_is_killed_has_one_line(project, rank):
 @pytest.mark.parametrize(("environment", "first"), [
     ({}, True),
     ({"LOCAL_RANK": "1"}, False),
-    ({"NODE_RANK": "1"}, False),  # what a user starts there, before Lightning starts others
+    ({"NODE_RANK": "1"}, False),  # a process that a user starts on this node, before Lightning starts others
     ({"NODE_RANK": "0", "LOCAL_RANK": "0"}, True),
     ({"RANK": "0", "LOCAL_RANK": "0"}, True),
     ({"RANK": "8", "LOCAL_RANK": "0"}, False),
     ({"SLURM_PROCID": "3"}, False),
-    ({"SLURM_PROCID": "0", "LOCAL_RANK": "1"}, False),  # what Lightning starts beside a job's only task
+    ({"SLURM_PROCID": "0", "LOCAL_RANK": "1"}, False),  # a process that Lightning starts next to a job's only task
 ])  # fmt: skip
 def test_one_process_of_all_nodes_is_the_first(environment, first, monkeypatch):
     for name in ("RANK", "SLURM_PROCID", "NODE_RANK", "LOCAL_RANK"):

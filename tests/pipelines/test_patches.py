@@ -1,4 +1,4 @@
-"""The functions of libraries that `pipelines/config/patches.py` replaces are those that it was written for."""
+"""Test that the functions that `pipelines/config/patches.py` replaces are those for which the patches were written."""
 
 import hashlib
 import inspect
@@ -17,6 +17,8 @@ REPLACED = {
 
 @pytest.mark.parametrize("function", REPLACED, ids=lambda function: function.__qualname__)
 def test_a_library_has_the_function_that_is_replaced(function):
-    """Where this fails after an upgrade, read the new function, see whether it has a hook by now, and renew the sum."""
+    """If this fails after an upgrade: read the new function, use a hook if there is one now, and update the
+    checksum.
+    """
     source = inspect.getsource(function).encode()
     assert hashlib.sha256(source).hexdigest()[:16] == REPLACED[function]

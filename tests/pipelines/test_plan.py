@@ -1,4 +1,4 @@
-"""The plan of a cell: what it depends on, and the graph of all."""
+"""Test the plan of a cell: its dependencies, and the graph of all cells."""
 
 import re
 from pathlib import Path
@@ -26,7 +26,7 @@ ROOT = CONF.parent
 
 
 def own(name, text):
-    """Write a configuration of the study's own in the working folder."""
+    """Write a configuration of the study into the working folder."""
     (path := Path(f"conf/{name}.yaml")).parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
 
@@ -37,7 +37,7 @@ def read(study):
 
 @pytest.mark.parametrize("study", study_names())
 def test_the_files_of_dvc_are_those_of_the_study(study):
-    """`retable graph` has nothing to write, and every stage reads what another writes."""
+    """`retable graph` changes nothing, and every file that a stage reads is written by another stage."""
     folder, root = (ROOT, f"studies/{DEFAULT}/") if study == DEFAULT else (STUDIES / study, "")
     for path, text in dvc_project.graph_files(read(study), folder, root).items():
         assert (folder / path).read_text(encoding="utf-8") == text, path
@@ -96,7 +96,7 @@ def test_params_may_change_settings_but_no_cells(monkeypatch, tmp_path):
 
 
 def test_files_that_an_experiment_may_change_need_no_resolver_of_the_project():
-    """`dvc exp run -S FILE:key=value` resolves the whole file by an OmegaConf that has only its own resolvers."""
+    """`dvc exp run -S FILE:key=value` resolves the whole file with an OmegaConf that has only its default resolvers."""
     files = [*(CONF / "recipe").rglob("*.yaml"), CONF.parent / "params.yaml", *STUDIES.glob("*/params.yaml")]
     found = {path: re.findall(r"\$\{([\w.]+):", path.read_text(encoding="utf-8")) for path in files}
     assert len(files) > 150 and not {path: names for path, names in found.items() if {*names} - OMEGACONF}
@@ -126,7 +126,7 @@ def test_a_cell_that_begins_with_another_or_with_a_checkpoint_depends_on_it(monk
 
 
 def test_configurations_of_a_studys_own_come_first(monkeypatch, tmp_path):
-    """Texts of its own, by a path, in its folder itself or in one of them; recipes of its own; what is set by hand."""
+    """A text of the study, by a path, in its folder or a subfolder; recipes of the study; settings by hand."""
     monkeypatch.chdir(tmp_path)
     for name, source in {"a": "mine/a.txt", "b": "b.txt", "c": "mine/texts"}.items():
         own(f"corpus/{name}", f"unit: line\nwrite: {{_target_: retable.corpora.lines.x, source: {source}}}\n")
@@ -182,7 +182,7 @@ def test_a_cell_depends_on_every_path_that_its_configuration_names():
 
 
 PREFIXES = "from_scratch/grammar_tiny/sentiment_prefixes-lstm_prefixes-1"
-# The cells of every kind of system, and other ways to adapt and to evaluate, each after what it loads.
+# Cells of every kind of system, and other ways to adapt and to evaluate, each after the cells that it loads.
 TRACED = CELLS | {
     "adapt/grammar_tiny/dynamic-1": [
         "adapt", TINY, "adaptation=dynamic_rms", "cell=grammar_tiny/elman-1", "system=dynamic",
@@ -201,7 +201,7 @@ TRACED = CELLS | {
     ],
 }  # fmt: skip
 BY_DAY = {"pretrain/grammar_tiny/kn3-1", "pretrain/grammar_tiny/gpt-1", "evaluate/grammar_tiny/kn3-1"}
-# The first calls one of two functions, which are the roots; the other only lends `import retable` its names.
+# The first module calls one of two functions, which are the roots; `import retable` only needs the other's names.
 DISPATCH = {("pipelines.pretrain", "pretrain"), ("retable", "__getattr__")}
 
 
@@ -214,10 +214,12 @@ def source() -> Code:
     "place", [place if place in BY_DAY else pytest.param(place, marks=pytest.mark.long) for place in TRACED]
 )
 def test_whatever_a_stage_enters_is_in_its_fingerprint(own, source, tmp_path, place):
-    """The definitions that names lead to, against those that a profile of the running stage sees."""
+    """The definitions that are found through names are compared with those that a profile of the running stage
+    finds.
+    """
     (stage, *overrides), outputs = TRACED[place], own.folder / "outputs"
     entered, tracing = tmp_path / "entered.txt", str(Path(__file__).parent / "tracing.py")
-    for other, command in TRACED.items():  # what is loaded, where its own test has not made it
+    for other, command in TRACED.items():  # makes the cells that are loaded, if their tests have not
         if other.partition("/")[2] in " ".join(overrides) and not (outputs / other).exists():
             own.succeed(*command)
     own.succeed(tracing, str(entered), module_of(stage), *last_of_each(overrides))

@@ -1,4 +1,4 @@
-"""An installed package outside of the checkout: the wheel's files, and studies in folders of their own."""
+"""Test an installed package outside of the checkout: the wheel's files, and studies in separate folders."""
 
 import os
 import re
@@ -28,7 +28,7 @@ IN_WHEEL = ("conf", "pipelines", "src", *STUDY_FILES, ".dvc/config", ".dvc/.giti
 
 
 def copied(folder: Path) -> Path:
-    """The checkout's files that the wheel is made of, without what was built there before."""
+    """Return the files of the checkout from which the wheel is made, without earlier builds."""
     for name in IN_WHEEL:
         source, target = ROOT / name, folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -41,11 +41,11 @@ def copied(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
-    """The folder that a wheel of the present code is unpacked in."""
+    """Return the folder into which a wheel of the present code is unpacked."""
     wheels, site = tmp_path_factory.mktemp("wheels"), tmp_path_factory.mktemp("site")
     source = copied(tmp_path_factory.mktemp("source"))
     command = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps", "--no-index")
-    # what is compiled is of no concern here, and without a compiler the package is whole
+    # compiled modules are not needed here; the package is complete without a compiler
     subprocess.run([*command, "--wheel-dir", wheels, source], check=True, env=os.environ | {"CC": "false"})
     (wheel,) = wheels.glob("*.whl")
     zipfile.ZipFile(wheel).extractall(site)
@@ -60,7 +60,7 @@ class Installed:
         self._environment = os.environ | {"PYTHONPATH": str(site), "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING": "false"}
 
     def trusts(self, package: str, folder: Path) -> None:
-        """Have it find a package in a folder, and trust it."""
+        """Let it find a package in a folder, and trust the package."""
         path = f"{self._environment['PYTHONPATH']}{os.pathsep}{folder}"
         self._environment |= {"PYTHONPATH": path, "RETABLE_PACKAGES": package}
 
@@ -76,7 +76,7 @@ class Installed:
         return done.stdout
 
     def ran(self) -> list[str]:
-        """The stages in which `retable repro mine` found something to do."""
+        """Return the stages that `retable repro mine` ran."""
         lines = re.findall(r"^\[ *\d+/\d+\] +[\d.]+ s  (.*)$", self("repro", "mine").stderr, re.MULTILINE)
         return [line for line in lines if not line.endswith("no change")]
 
@@ -108,7 +108,7 @@ def test_the_wheel_has_every_file(site):
 
 @pytest.fixture
 def two(tmp_path, forks) -> list[Project]:
-    """Two studies in folders of their own, of systems and a corpus that are called alike."""
+    """Return two studies in separate folders, whose systems and corpora have the same names."""
     outside, folders = Project(tmp_path, forks), [tmp_path / name for name in ("one", "two")]
     for folder, other in zip(folders, ("gpt", "lstm"), strict=True):
         outside.succeed("cli.main", "new", folder.name, "corpus=grammar_tiny", f"systems=[kn3,{other}]")
@@ -116,7 +116,7 @@ def two(tmp_path, forks) -> list[Project]:
 
 
 def test_studies_that_call_systems_alike_do_not_clash(two):
-    """A cell that one has made is not the other's, and its other systems are unknown there."""
+    """A cell of one study does not belong to the other, which does not know its other systems."""
     (two[0].folder / "outputs/pretrain/grammar_tiny/kn3-1").mkdir(parents=True)
     for study in two:
         assert study.succeed("cli.main", "why", "kn3-1").stdout.splitlines() == [
@@ -207,7 +207,7 @@ def test_a_study_is_made_in_a_folder_of_its_own(installed, site):
     assert "    kn5 & " in latex and latex.count(r"\begin{table}") == installed.says("tables", "mine").count("### ")
     assert installed.says("repro", "mine").endswith("\n\nNothing to do. The report: mine/results/report.html\n")
 
-    # what the installed code reaches has the fingerprint that it has in the checkout, so that cells can be shared
+    # the installed code has the fingerprints of the checkout, so cells can be shared
     cells = expand(Conf(CONF), "mine", {"corpus": "grammar_tiny", "systems": [{"of": "kn5"}]}).cells
     with compose.composing():
         expected = compose.plan_of(cells["pretrain/grammar_tiny/kn5-1"], cells)
@@ -225,7 +225,7 @@ def test_a_study_is_made_in_a_folder_of_its_own(installed, site):
     code = site / "retable/models/ngram.py"
     text = code.read_text(encoding="utf-8")
     own, other = "class KneserNey(Interpolated):", "class KneserNey(Interpolated):\n    version = 2\n"
-    code.write_text(text.replace(own, other), encoding="utf-8")  # another version, as it were
+    code.write_text(text.replace(own, other), encoding="utf-8")  # simulates another version
     said = installed.says("why", "grammar_tiny/kn5-1", "--study", "mine").splitlines()
     code.write_text(text, encoding="utf-8")
     assert said[1:] == ["  code: the installed package has changed in definitions that the cell depends on"]
@@ -233,7 +233,9 @@ def test_a_study_is_made_in_a_folder_of_its_own(installed, site):
 
 @pytest.mark.long
 def test_a_study_of_a_package_of_the_users_own(installed, tmp_path_factory):
-    """A model, a tokenizer, a task and a benchmark outside of the wheel: trained, in tables, loaded; edits are seen."""
+    """A model, tokenizer, task and benchmark outside of the wheel are trained, in tables, and loaded; edits have an
+    effect.
+    """
     package = write_package(tmp_path_factory.mktemp("own"))
     installed.trusts("mypkg", package.parent)
     study = installed.folder / "mine"
@@ -275,7 +277,7 @@ def test_a_study_of_a_package_of_the_users_own(installed, tmp_path_factory):
 
 @pytest.mark.long
 def test_an_experiment_is_planned_and_run_in_a_copy_of_what_git_tracks(tmp_path):
-    """Which has no links to the code: the page on DVC names them to it. A study that was never made."""
+    """The copy has no links to the code, so the page on DVC adds them. The study was never made before."""
     own = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
     own |= {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
     folder = tmp_path / "mine"

@@ -1,4 +1,4 @@
-"""What the default study takes for its learning rates is what validation chose in study rates."""
+"""Test that the default study's learning rates are those that validation chose in study rates."""
 
 import pandas as pd
 import pytest
@@ -8,7 +8,7 @@ from pipelines.study.compose import composing, configuration
 from retable.planning.conf import Conf
 from retable.planning.study import read_study
 
-CHOSEN = {  # of the default's systems, and of the task that each learns: what each is called in study rates
+CHOSEN = {  # systems of the default study, with their task: their names in study rates
     "pretrain fixed_window": "fixed_window",
     "pretrain elman": "elman",
     "pretrain lstm": "lstm",
@@ -24,12 +24,12 @@ CHOSEN = {  # of the default's systems, and of the task that each learns: what e
     "from_scratch bert_rotary": "bert_scratch",
     "finetune bert_pretrained": "bert_pretrained",
 }
-COUNTED = {"kn5", "kn5_bpe"}  # without a rate
+COUNTED = {"kn5", "kn5_bpe"}  # systems without a learning rate
 
 
 @pytest.fixture(scope="module")
 def trained():
-    """The rates of the default's systems, as `stage system` has them."""
+    """Return the learning rates of the default study, by `stage system`."""
     cells = read_study(Conf(CONF), STUDIES / DEFAULT / "study.yaml").cells.values()
     found = {f"{cell.stage} {cell.settings['system']}": cell for cell in cells if "recipe" in cell.settings}
     with composing():
@@ -65,4 +65,4 @@ def test_what_starts_from_another_starts_from_its_best():
         if start and not cell.settings["system"].startswith("on_"):
             assert study.rates[system][name] == best["on_skipgram" if system == "skipgram" else system], cell.place
             started += 1
-    assert started == 16  # what starts from word vectors, an ELMo, a GPT and a BERT, at four rates each
+    assert started == 16  # systems that start from word vectors, an ELMo, a GPT and a BERT, with four rates each

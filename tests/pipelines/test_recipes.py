@@ -1,4 +1,4 @@
-"""Every recipe says what it needs, and builds the model and the objective that it names, of the published size."""
+"""Test that every recipe is complete, and builds its model and objective with the published size."""
 
 import re
 from types import SimpleNamespace
@@ -22,12 +22,12 @@ TOKENS = np.zeros(1_100_000, dtype=np.uint8)
 
 
 def test_names_are_unique_over_the_families():
-    """Systems are called as the file of their recipe, whatever folder it stands in."""
+    """A system's name is that of its recipe's file, without the folder."""
     assert len(PATHS) == len(FILES)
 
 
 def build(name: str, vocab_size: int) -> Any:
-    """The objective, or the counted model, of a recipe; its tensors have a shape but no memory."""
+    """Return the objective, or the counted model, of a recipe; tensors have shapes but no memory."""
     cfg = composed("pretrain", name)
     words = ["<unk>", "<eos>", *(f"w{i}" for i in range(vocab_size - 2))]
     text = SimpleNamespace(vocab_size=vocab_size, boundary=1, words=words, special_ids={})
@@ -35,7 +35,7 @@ def build(name: str, vocab_size: int) -> Any:
         return build_counted(cfg, text) if cfg.objective is None else build_objective(cfg, text, build_model(cfg, text))
 
 
-# By day one recipe for each model of a family; the others change only values of one of these, and are checked nightly.
+# One recipe for each model of a family; the others only change values of one of these, and are tested at night.
 OF_A_MODEL = [
     path if "/model:" in path.read_text(encoding="utf-8") else pytest.param(path, marks=pytest.mark.long)
     for path in FILES
@@ -93,17 +93,17 @@ def test_recipes_inherit_from_two_others_at_most():
     ("lstm_2048_512", LM1B, 0.83e9, 0.01e9), ("big_lstm", LM1B, 1.8e9, 0.1e9),
     ("makemore_batch_norm", 27, 12_097, 1), ("makemore_tree_large", 27, 76_579, 1),
     ("bert_base", 30_522, 110e6, 5e6), ("bert_large", 30_522, 340e6, 17e6), ("bert_small", 30_522, 14e6, 0.7e6),
-    ("t5_small", 32_128, 60_506_624, 1), ("t5_base", 32_128, 222_903_552, 1),  # those of the published weights
+    ("t5_small", 32_128, 60_506_624, 1), ("t5_base", 32_128, 222_903_552, 1),  # sizes of the published weights
 ])  # fmt: skip
 def test_parameters_are_as_many_as_published(name, vocab_size, published, digit):
-    """Within one of the last digit that a paper prints, some of which are cut off and others rounded up."""
+    """Within one unit of the last printed digit: some papers cut digits off, others round up."""
     counted = sum(p.numel() for p in build(name, vocab_size).parameters())
     assert abs(counted - published) < digit
 
 
 @pytest.mark.parametrize(("name", "millions"), [("elmo_small", 13.6), ("elmo_medium", 28.0), ("elmo_original", 93.6)])
 def test_an_elmo_has_the_published_parameters(name, millions):
-    """Theirs have one bias vector a gate, and one symbol less."""
+    """The published count has one bias vector per gate, and one symbol less."""
     model = build(name, 50).model
     second_biases = sum(p.numel() for name, p in model.named_parameters() if "bias_hh" in name)
     counted = sum(p.numel() for p in model.parameters()) - second_biases - 16
@@ -124,7 +124,7 @@ def test_a_batch_of_t5_has_the_published_shape():
 
 
 def test_published_rows_are_called_as_their_recipes():
-    """Else a row would stand twice in a table, as run and as published alone. Of a recipe are all its precisions."""
+    """Otherwise a row would be twice in a table, as run and as published. All precisions belong to one recipe."""
     references = read_references()
     adapted = "|".join(f"_{name}" for name in [r"ensemble_\d+", *Conf(CONF).names("adaptation")])
     for row in references[references["task"] == ""].itertuples():

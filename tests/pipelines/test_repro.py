@@ -1,5 +1,7 @@
-"""A small study: what runs at first, after an edit that changes no number, and after one that does; what two studies
-share, and a study of a user's own."""
+"""Test a small study: what runs at first, and after edits that change no number or some numbers.
+
+Also what two studies share, and a user's study.
+"""
 
 import copy
 import json
@@ -30,7 +32,7 @@ SMALLER = ("conf/corpus/grammar_tiny.yaml", "train: 50000, validation: 5000, tes
 
 
 class Repro:
-    """A project of its own, whose Python is that of executors/local.py."""
+    """A separate project; its Python is that of executors/local.py."""
 
     def __init__(self, folder: Path, forks: str):
         self.folder, self.python = folder, Path(python_of(forks))
@@ -43,18 +45,18 @@ class Repro:
         return done.stdout
 
     def ran(self) -> list[str]:
-        """The stages that a `dvc repro` of the evaluations runs."""
+        """Return the stages that a `dvc repro` of the evaluations runs."""
         return re.findall(r"Running stage '([\w@-]+)'", self("dvc", "repro", *CELLS))
 
     def make(self, *arguments: str) -> subprocess.CompletedProcess:
-        """As `make repro` would."""
+        """Run the study as `make repro` does."""
         return subprocess.run(
             [str(self.python), "-m", "pipelines.cli.main", "repro", *arguments],
             cwd=self.folder, env=self.environment, capture_output=True, text=True,
         )  # fmt: skip
 
     def made(self, *arguments: str) -> list[str]:
-        """The stages in which `make repro` found something to do, in their order."""
+        """Return the stages that `make repro` ran, in their order."""
         done = self.make(*arguments)
         assert done.returncode == 0, done.stderr
         lines = re.findall(r"^\[ ?\d+/\d+\] +[\d.]+ s  (.*)$", done.stderr, re.MULTILINE)
@@ -75,7 +77,7 @@ class Repro:
 
 
 def small_project(made: Repro) -> Repro:
-    """Make a checkout of its folder, whose only study is STUDY."""
+    """Make the folder a checkout whose only study is STUDY."""
     for name in ("conf", "pipelines", "src/retable"):
         shutil.copytree(ROOT / name, made.folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in (".dvcignore", ".gitignore", ".dvc/config", ".dvc/.gitignore", "pyproject.toml"):
@@ -108,10 +110,10 @@ def test_only_what_may_change_a_number_runs_again(repro):
     assert {"perplexity", "phenomena-grammar_tiny"} <= tables
 
     written = repro.read("dvc.yaml")
-    (repro.folder / "src/retable/nn/_fused.so").write_bytes(b"compiled")  # of this machine, and not in every clone
+    (repro.folder / "src/retable/nn/_fused.so").write_bytes(b"compiled")  # compiled on this machine; not in every clone
     (repro.folder / "pipelines/__pycache__").mkdir(exist_ok=True)
     (repro.folder / "pipelines/__pycache__/anything.pyc").write_bytes(b"compiled")
-    (repro.folder / "dvc.yaml").write_bytes(b"stages: {}\n")  # as by git checkout
+    (repro.folder / "dvc.yaml").write_bytes(b"stages: {}\n")  # as after git checkout
     assert repro.make().stdout.endswith(f"\n\nNothing to do. The report: {HISTORY}/results/report.html\n")
     assert repro.read("dvc.yaml") == written
     assert repro("dvc", "status").strip() == "Data and pipelines are up to date."
@@ -125,7 +127,7 @@ def test_only_what_may_change_a_number_runs_again(repro):
 
 
 def test_what_a_reader_of_the_page_does(repro, browser):
-    """Opens a number's provenance, copies its command and runs it: the number is the same."""
+    """The reader opens a number's provenance, copies the command and runs it: the number is the same."""
     page = browser.new_page()
     page.goto((repro.folder / HISTORY / "results/report.html").as_uri())
     page.wait_for_selector("html[data-ready]", state="attached")
@@ -196,8 +198,7 @@ def test_there_is_a_line_for_a_mistake(repro):
 
 @pytest.mark.long
 def test_what_is_made_again_from_nothing_is_as_it_was_committed(repro):
-    """The lock, the tables and the records are the same bytes; beside them, outside of what DVC compares, stand the
-    runs."""
+    """The lock, tables and records have the same bytes. The runs, which DVC does not compare, are next to them."""
     repro.make("history", "--jobs", "2")
     made_here = {"runs.csv", "report.html"}
 
@@ -211,13 +212,13 @@ def test_what_is_made_again_from_nothing_is_as_it_was_committed(repro):
         repro("rm", "-r", folder)
     done = repro.make("history", "--jobs", "1")
     assert committed() == before and len(before) > 20
-    # what a reader of the log sees: a line a stage; then the first table, and how long it took
+    # the printed log: one line per stage; then the first table, and the time
     assert len(done.stderr.splitlines()) == 8
     for line in done.stderr.splitlines():
         assert re.fullmatch(r"\[\d/8\] +[\d.]+ s  \w+( [\w-]+)?", line)
     assert done.stdout.startswith("### Perplexity\n") and done.stdout.count("###") == 1
     assert re.fullmatch(r"8 of 8 stages run in ([\d.]+ s|\d+ min \d+ s)\. .*report\.html", done.stdout.splitlines()[-1])
-    assert runs.exists()  # DVC has left what it does not compare
+    assert runs.exists()  # DVC keeps what it does not compare
     repro("rm", "-r", f"{HISTORY}/results")
     assert repro.made() == ["report"]
     assert committed() == before
@@ -293,7 +294,7 @@ def test_a_study_of_ones_own(repro, tmp_path):
 
 @pytest.fixture(scope="module")
 def committed(repro):
-    """The project with its cells as the lock has them, in git."""
+    """Return the project in git, with its cells as in the lock."""
     repro.make()
     repro.commit()
 
@@ -301,7 +302,7 @@ def committed(repro):
 @pytest.mark.long
 @pytest.mark.usefixtures("committed")
 def test_an_experiment_runs_what_its_setting_changes(repro):
-    """Without a warning about other cells; a file of the user's is not staged, and params.yaml alone is changed."""
+    """There is no warning about other cells; a file of the user is not staged, and only params.yaml is changed."""
     (mine := repro.folder / "notes.txt").write_text("mine")
     command = ["dvc", "exp", "run", "--name", "longer", "-S", "+pretrain.kn5-1.model.order=7"]
     done = subprocess.run(command, cwd=repro.folder, env=repro.environment, capture_output=True, text=True)
@@ -325,7 +326,7 @@ def test_an_experiment_runs_what_its_setting_changes(repro):
 
 @pytest.mark.usefixtures("committed")
 class TestWhy:
-    """What `retable why` answers."""
+    """Test the answers of `retable why`."""
 
     KN3, RECIPE = "pretrain/grammar_tiny/kn3-1", "conf/recipe/counted/kn3.yaml"
 
@@ -341,7 +342,7 @@ class TestWhy:
 
     @pytest.fixture
     def edited(self, repro):
-        """Edit a file for the time of a test."""
+        """Change a file inside the block."""
         before = {}
 
         def edit(file: str, old: str, new: str) -> None:

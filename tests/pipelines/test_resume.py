@@ -1,4 +1,4 @@
-"""A training stage that is killed and run again ends as if it had never been killed."""
+"""Test that a training stage that is killed and run again ends as if it was never killed."""
 
 import os
 import random
@@ -17,7 +17,7 @@ SETTINGS = [
     "corpus=grammar_tiny", "recipe=recurrent/lstm", "model.d_model=16", "model.dropout=0.2", "batches.batch_size=4",
     "batches.length=16", "epochs=0.6", "checkpoint_every=3", "+callbacks.mortal._target_=dying.Mortal",
 ]  # fmt: skip
-STEPS = 28  # 3,000 tokens in batches of 4 × 16, 0.6 epochs
+STEPS = 28  # steps: 3,000 tokens in batches of 4 × 16, 0.6 epochs
 TRAINERS = {
     "cpu": [],
     "ddp": ["trainer=ddp", *TWO],
@@ -46,7 +46,7 @@ def test_killed_and_resumed_equals_uninterrupted(project, name):
     pytest.param("ddp", {"SIGUSR1": 99, "SIGTERM": 143}, marks=pytest.mark.long),
 ])  # fmt: skip
 def test_asked_to_end_and_resumed_equals_uninterrupted(project, name, signals):
-    """A step before the first checkpoint that is due, and then in a step with a validation."""
+    """The signal comes a step before the first checkpoint, and then in a step with a validation."""
     whole, asked = (f"{name}_{'_'.join(signals)}_{end}" for end in ("whole", "asked"))
     plain = project if name == "cpu" else project.forked
     settings = [*SETTINGS, *TRAINERS[name], "validations=10"]
@@ -63,12 +63,12 @@ def test_asked_to_end_and_resumed_equals_uninterrupted(project, name, signals):
         assert "Traceback" not in ended.stderr
         assert [run.info.status for run in runs_of(project, asked)[1]] == ["KILLED"]
     resumed = plain.succeed("pretrain", *settings, f"system={asked}")
-    assert f"step {int(where[1])}/" not in resumed.stderr  # it was done before
+    assert f"step {int(where[1])}/" not in resumed.stderr  # this step was done before
     check_equal(project, whole, asked)
 
 
 def test_a_training_outlasts_its_terminal_where_it_was_told_to():
-    """As by `nohup`."""
+    """As with `nohup`."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     listen()
     with StepEnd() as step_end:
@@ -90,7 +90,9 @@ def test_asked_to_end_before_the_first_step(project):
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["cpu", "ddp"])
 def test_asked_to_end_behind_the_last_step(project, name):
-    """In what Lightning does then: the training is whole and kept, the cell isn't made any more."""
+    """The signal comes in Lightning's work after training: the training is complete and kept, but the cell is not
+    made.
+    """
     settings, plain = [*SETTINGS, *TRAINERS[name]], project if name == "cpu" else project.forked
     plain.succeed("pretrain", *settings, f"system={name}_at_once")
     ended = project.forked.run("pretrain", *settings, f"system={name}_late", DIE_AT="end", DIE_BY="SIGTERM")
@@ -105,7 +107,7 @@ def test_asked_to_end_behind_the_last_step(project, name):
 
 
 def check_equal(project, whole: str, resumed: str) -> None:
-    """The same bytes, and one finished run with each point once."""
+    """Check that the bytes are the same, and that there is one finished run with each point once."""
     one, other = (project.folder / f"outputs/pretrain/grammar_tiny/{system}-1" for system in (whole, resumed))
     for file in ("model.safetensors", "curve.csv", "metrics.json"):
         assert digest(one / file) == digest(other / file), file
@@ -118,7 +120,7 @@ def check_equal(project, whole: str, resumed: str) -> None:
 
 @pytest.mark.long
 def test_what_a_killed_run_left_goes_when_its_cell_is_made_otherwise(project):
-    """Its scratch folder and its open run; those of another cell stay."""
+    """Its scratch folder and its open run are removed; those of another cell stay."""
     for system in ("given_up", "waiting"):
         killed = project.forked.run("pretrain", *SETTINGS, f"system={system}", DIE_AT="9")
         assert killed.returncode == -signal.SIGKILL
@@ -131,7 +133,7 @@ def test_what_a_killed_run_left_goes_when_its_cell_is_made_otherwise(project):
     statuses = {}
     for system in ("given_up", "waiting"):
         statuses[system] = [run.info.status for run in runs_of(project, system)[1]]
-    assert statuses == {"given_up": ["FINISHED", "KILLED"], "waiting": ["RUNNING"]}  # the latest first
+    assert statuses == {"given_up": ["FINISHED", "KILLED"], "waiting": ["RUNNING"]}  # the latest run is the first
     shutil.rmtree(work / "waiting-1")
 
 

@@ -1,4 +1,4 @@
-"""What MLflow shows of cells: what stands under what, names, parameters, data sets, scores."""
+"""Test cells in MLflow: nesting, names, parameters, data sets and scores of runs."""
 
 import pytest
 import yaml
@@ -47,7 +47,7 @@ def test_parameters_are_those_that_are_compared(client, run_of):
     assert expected.items() <= run.data.params.items() and len(run.data.params) < 35
     assert "budget" not in run.data.params and "None" not in run.data.params.values()
     files = {file.path for file in client.list_artifacts(run.info.run_id)}
-    assert {"config.yaml", "curve.csv", "metrics.json"} <= files  # the whole configuration is there, too
+    assert {"config.yaml", "curve.csv", "metrics.json"} <= files  # including the whole configuration
 
 
 def test_what_differs_comes_first_in_a_name(project, run_of):
@@ -84,14 +84,14 @@ def test_an_evaluation_of_a_cell_that_mlflow_does_not_know_stands_alone(client, 
 
 @pytest.fixture(scope="module")
 def runs(cells):
-    """The runs of the small cells of every stage, by their places."""
+    """Return the runs of the small cells of every stage, by path."""
     client = MlflowClient(f"sqlite:///{cells.folder / 'mlflow.db'}")
     return {place: client.get_run(read_record(cells.folder / "outputs" / place)["mlflow_run_id"]) for place in CELLS}
 
 
 @pytest.mark.parametrize("place", CELLS)
 def test_a_run_names_a_thing_once_and_by_what_it_is(place, runs, cells):
-    """No score twice under two names, no objective that nothing was trained by, and the curve's metrics."""
+    """No score has two names, no objective is shown without training, and the curve's metrics are there."""
     run, metrics = runs[place].data, cells.read(f"{place}/metrics.json")
     config = yaml.safe_load((cells.folder / "outputs" / place / "config.yaml").read_text())
     assert not [name for name in run.metrics for rest in [name.partition("/")[2]]

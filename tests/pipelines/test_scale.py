@@ -1,4 +1,4 @@
-"""Mixtures through the pretrain stage, and the studies that want a GPU: what they cost and what data they miss."""
+"""Test mixtures in stage pretrain, and studies that need a GPU: their cost, and their missing data."""
 
 import re
 import shutil
@@ -27,7 +27,7 @@ SMALL = [TINY, "tokenizer=unigram", "model.d_model=8", "model.n_layers=1", "mode
 
 @pytest.fixture(scope="module")
 def unigrams(own):
-    """A project whose corpus grammar_tiny, with a task, and corpus other have one tokenizer."""
+    """Return a project whose corpus grammar_tiny, with a task, and corpus other have the same tokenizer."""
     own.succeed("tokenize", TINY, "tokenizer=unigram", "tokenizer.train.vocab_size=300")
     path = "tokenizer.train.path=outputs/tokenize/grammar_tiny/unigram/tokenizer.json"
     own.succeed("tokenize", TINY, "tokenizer=pretrained", path, "out=other/pretrained")
@@ -52,7 +52,7 @@ def test_corpora_by_weight(unigrams):
 
 
 def header(path: Path) -> str:
-    """What the file says before its first setting, in one line."""
+    """Return the text of the file before its first setting, in one line."""
     lines = path.read_text(encoding="utf-8").split("\n")
     first = next(place for place, line in enumerate(lines) if not line.startswith("#"))
     return " ".join(line.lstrip("# ") for line in lines[:first])
@@ -63,7 +63,7 @@ SIZES = {"gpt2_124m_500": (50_257, 500 * 2**19), "gpt2_124m": (50_257, 19_559 * 
          "bert_small_owt": (30_522, 128 * 128 * 1.45e6)}  # fmt: skip
 TRAINED = {"babylm": ["gpt2_babylm"], "fineweb_gpt2": ["gpt2_124m_500", "gpt2_124m"],
            "electra_small": ["electra_small_owt", "bert_small_owt"]}  # fmt: skip
-PEAK, SHARE = 989e12, 0.4  # of an H100
+PEAK, SHARE = 989e12, 0.4  # peak of an H100 in FLOP/s, and the assumed share of it
 
 
 @cache
@@ -89,7 +89,7 @@ def test_headers_say_what_the_training_costs(study, name):
 def test_sizes_are_the_published_ones():
     sizes = {name: sum(p.numel() for p in objective_of(name).parameters()) for name in SIZES}
     assert sizes["gpt2_124m"] == sizes["gpt2_124m_500"] == 124_439_808
-    # BabyLM's has room for 1024 positions, of which it uses 512
+    # BabyLM has 1024 positions, and uses 512 of them
     assert sizes["gpt2_babylm"] + 512 * 768 == pytest.approx(98.4e6, abs=0.05e6)
     assert sizes["electra_small_owt"] == pytest.approx(14e6, rel=0.05)
 
@@ -99,7 +99,7 @@ def test_sizes_are_the_published_ones():
 )
 def test_an_epoch_of_fineweb_is_as_many_steps(corpus, name, steps):
     cfg = composed("pretrain", name, f"corpus={corpus}")
-    tokens = np.broadcast_to(np.uint16(0), cfg.corpus.write.train_tokens)  # which takes no memory
+    tokens = np.broadcast_to(np.uint16(0), cfg.corpus.write.train_tokens)  # this array needs no memory
     batches = instantiate(cfg.batches, tokens=tokens, seed=1)
     assert batches.steps_per_epoch * cfg.epochs == steps and batches.tokens_per_step == 2**19
     assert cfg.trainer.accumulate_grad_batches == 16

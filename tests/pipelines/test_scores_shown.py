@@ -1,4 +1,4 @@
-"""The scores of a cell are printed: by the stage that makes it, and by `retable show`."""
+"""Test that the scores of a cell are printed by the stage that makes it, and by `retable show`."""
 
 import json
 import re

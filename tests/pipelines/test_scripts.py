@@ -1,4 +1,4 @@
-"""Every entry point as a script, as a user or a debugger starts it: `--help`, and what the shell completes."""
+"""Test every entry point as a script, started by a user or a debugger: `--help`, and completion in the shell."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from pipelines.config.project import CONF
 
 SCRIPTS = CONF.parent / "pipelines"
 STAGES = sorted(path.stem for path in SCRIPTS.glob("*.py") if "\n@stage\n" in path.read_text(encoding="utf-8"))
-OFTEN = ("pretrain", "evaluate", "report")  # the others' help is tested by night
+OFTEN = ("pretrain", "evaluate", "report")  # the help of other entry points is tested at night
 
 
 @pytest.mark.parametrize(
@@ -49,13 +49,13 @@ def test_completion(typed, choices, bare_project):
 
 
 def test_help_waits_for_no_torch(tmp_path):
-    imports = "; ".join(f"import {stage}" for stage in STAGES)  # with their own folder first, as a script has it
+    imports = "; ".join(f"import {stage}" for stage in STAGES)  # with the stages' folder first, as for a script
     code = f"import sys; sys.path.insert(0, {str(SCRIPTS)!r}); {imports}; sys.exit('torch' in sys.modules)"
     paths = os.pathsep.join(map(str, (CONF.parent / "src", CONF.parent)))
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=os.environ | {"PYTHONPATH": paths}, check=True)
 
 
 def test_no_entry_point_hides_a_module_of_the_standard_library():
-    """A script's folder comes first where Python looks for modules."""
+    """Python searches a script's folder first."""
     for folder in ("pipelines", "benchmarks"):
         assert not {path.stem for path in (CONF.parent / folder).glob("*.py")} & sys.stdlib_module_names

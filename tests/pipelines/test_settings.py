@@ -1,4 +1,4 @@
-"""Settings of stages that cannot be, each in one line by the name that the user gave it; nothing is read before."""
+"""Test invalid settings of stages: one error line with the name that the user wrote, before anything is read."""
 
 from typing import get_type_hints
 
@@ -103,7 +103,7 @@ def test_a_setting_that_cannot_be(command, override, said, capsys, tmp_path, mon
     assert not [*tmp_path.iterdir()]
 
 
-# Every setting that is one folder of a cell's place, and a command of the stage.
+# Every setting that is a folder in a cell's path, with a command of its stage.
 PLAIN = {
     (stage, name): TASK if stage == "finetune" else [stage]
     for stage, schema in STAGES.items()
@@ -142,7 +142,7 @@ def test_a_setting_that_can_be(command, override):
 
 
 def test_a_setting_is_called_as_the_user_calls_it(capsys):
-    """dropout is what both the model and the head have of it."""
+    """For example, `dropout` is a setting of both the model and the head."""
     with pytest.raises(SystemExit), one_line_errors():
         check(TASK, ["+finetuning.dropout=3"])
     assert "error: finetuning.dropout=3 should be" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Two processes that measure, decode and predict together find what one finds."""
+"""Test that two processes that measure, decode and predict together find the same results as one process."""
 
 import json
 
@@ -9,7 +9,7 @@ from retable.core.artifacts import read_record
 from retable.core.digests import DIGESTS
 from tests.pipelines.conftest import CELLS, TINY
 
-RECORDS = ("run.json", "config.yaml", DIGESTS)  # which say how a cell was made
+RECORDS = ("run.json", "config.yaml", DIGESTS)  # files that record how a cell was made
 GRADIENTS = [f"benchmark.gradients.{each}" for each in ("length=16", "distances=8", "windows=70")]
 TAGGER = CELLS["from_scratch/grammar_pos/bilstm_crf-1"]
 
@@ -19,7 +19,7 @@ def on(devices: int) -> list[str]:
 
 
 def made(own, devices: int, cell: str, stage: str, *settings: str):
-    """The folder of what a stage makes of a cell by so many processes."""
+    """Return the folder that a stage makes of a cell with this many processes."""
     processes, stage_of_cell = own.forked if devices > 1 else own, []
     if cell == "mixed":
         cells = "cells=[pretrain/grammar_tiny/elman-1,pretrain/grammar_tiny/kn3-1]"
@@ -46,7 +46,7 @@ def long(*case):
     long(0, ["gpt", "generate", "decoding=beam", "n_prompts=9", "++decoding.batch_size=2"]),
     long(0, ["mixed", "evaluate", "benchmark=perplexity"]),
     long(0, ["gpt", "evaluate", "benchmark=gradients", "tokenizer=bpe", *GRADIENTS]),
-    long(1e-6, ["rows", "evaluate", "benchmark=perplexity"]),  # fewer rows are multiplied at a time
+    long(1e-6, ["rows", "evaluate", "benchmark=perplexity"]),  # fewer rows per product
 ], ids=str)  # fmt: skip
 def test_two_processes_find_what_one_finds(own, rounding, case):
     one, two = (made(own, devices, *case) for devices in (1, 2))
@@ -70,7 +70,7 @@ def test_what_is_counted_stays_with_one_process(own):
 
 @pytest.mark.long
 def test_two_processes_tag_as_one(own):
-    """A tagger is measured where it was trained. Its rate is so low that two trainings leave the same weights."""
+    """A tagger is measured in its training stage. The rate is so low that two trainings give the same weights."""
     for devices in (1, 2):
         own.forked.succeed(*TAGGER, "finetuning.lr=1e-9", *on(devices), f"system=tagger_{devices}")
     one, two = (own.folder / f"outputs/from_scratch/grammar_pos/tagger_{devices}-1" for devices in (1, 2))

@@ -1,4 +1,4 @@
-"""What an edit makes stale, and what a study that is written anew says: in a copy of conf and of the code."""
+"""Test which cells become stale after an edit, in a copy of conf and of the code; and messages of a new study."""
 
 import shutil
 from collections.abc import Iterator
@@ -25,13 +25,13 @@ SAID = {
     "mixtures": {"kn5_lstm": ["kn5", "lstm"]},
     "benchmarks": {"perplexity": {"all but": []}, "analogies": "skipgram", "held_out": "bert"},
 }  # fmt: skip
-# What was read of files, by their ending.
+# Caches of file contents, by suffix.
 CACHES = {".yaml": (compose._composed, compose._chosen, dvc_project._container, compose._conf), ".py": (reach.code_of,)}
 
 
 @pytest.fixture(scope="module")
 def copied(tmp_path_factory) -> Iterator[Path]:
-    """A copy of conf and of the code, whose plans these functions make."""
+    """Return a copy of conf and of the code, from which these functions make plans."""
     folder = tmp_path_factory.mktemp("copied")
     for name in ("conf", "pipelines", "src/retable"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -45,14 +45,14 @@ def copied(tmp_path_factory) -> Iterator[Path]:
 
 
 def clear(*endings: str) -> None:
-    """Forget what was read of files with these endings, or of all files."""
+    """Clear the caches of files with these suffixes, or of all files."""
     for ending in endings or CACHES:
         for cached in CACHES[ending]:
             cached.cache_clear()
 
 
 def plans() -> dict[str, str]:
-    """The plan of each cell of `SAID` by its place."""
+    """Return the plan of each cell of `SAID`, by path."""
     cells = expand(Conf(project.CONF), "mine", SAID).cells
     with compose.composing():
         return {place: compose.plan_of(cell, cells) for place, cell in cells.items()}
@@ -65,7 +65,7 @@ def unchanged(copied) -> dict[str, str]:
 
 @pytest.fixture
 def stale_after(copied, unchanged):
-    """The places whose plan changes with an edit, which is undone then."""
+    """Return the paths whose plan changes with an edit, and undo the edit."""
     kept: dict[Path, str] = {}
 
     def edit(*edits: tuple[Path, str, str]) -> set[str]:
@@ -99,9 +99,9 @@ def test_a_value_of_a_table_makes_reports_stale_and_a_comment_does_not(copied):
 
 
 def test_a_value_makes_its_own_cells_stale_and_a_comment_none(copied, stale_after):
-    """Edit at once: a comment, a value of the model, one of a training alone, and how a text is written.
+    """One edit changes a comment, a value of the model, a value of the training, and the format of a text.
 
-    What follows a training or a text depends on its files: where they come out the same, it does not run.
+    Stages after a training or a text depend on its files: if the files are the same, these stages do not run.
     """
     lstm = {"pretrain/grammar_tiny/lstm-1", "evaluate/grammar_tiny/lstm-1",
             "mix/grammar_tiny/kn5_lstm-1", "evaluate/grammar_tiny/kn5_lstm-1"}  # fmt: skip
@@ -115,7 +115,7 @@ def test_a_value_makes_its_own_cells_stale_and_a_comment_none(copied, stale_afte
 
 
 def test_a_line_of_code_makes_its_cells_and_what_loads_them_stale(copied, stale_after):
-    """Edit a model, a benchmark and the writer of a text at once: to read all code takes seconds."""
+    """One edit changes a model, a benchmark and the writer of a text, because reading all code takes seconds."""
     code = copied / "src/retable"
     stale = stale_after(
         (code / "models/bert.py", "super().__init__()", "super().__init__()\n        self.edited = 1"),
@@ -140,7 +140,9 @@ def test_a_metric_of_a_benchmark_makes_reports_stale(copied):
 
 @pytest.mark.long
 def test_a_model_that_moves_makes_nothing_stale(copied, stale_after):
-    """Its recipes name another module, and no number changes; test_fingerprint.py moves a definition by day."""
+    """Its recipes name another module, but no number changes; test_fingerprint.py moves a definition in every run
+    of the tests.
+    """
     bert, devlin = (copied / f"src/retable/models/{name}.py" for name in ("bert", "devlin"))
     bert.rename(devlin)
     clear(".py")
@@ -169,7 +171,7 @@ def test_a_study_to_start_from(monkeypatch, tmp_path, settings, file, capsys):
 
 
 def own_corpus(folder: Path, size: int, form: str) -> None:
-    """A study's folder with a text of so many bytes to train on."""
+    """Write the folder of a study with a training text of this many bytes."""
     (folder / "conf/corpus").mkdir(parents=True)
     write = {
         "cut": "{_target_: retable.corpora.cut.write_cut, source: text.txt, train: 0.5, test: 0.25}",
@@ -234,7 +236,7 @@ ADOPTED = {
 @pytest.mark.parametrize(("recipe", "settings"), [
     ("recurrent/lstm", {"optimizer.lr": 0.5}),
     ("recurrent/lstm", {"optimizer.lr": 0.5, "model.dropout": 0.5}),
-    ("transformer/gpt", {"model.n_layers": 1}),  # which gpt_rotary sets itself
+    ("transformer/gpt", {"model.n_layers": 1}),  # gpt_rotary sets this itself
     ("transformer/gpt", {"model.d_model": 64, "clip_norm": None}),
     ("transformer/gpt", {"finetuning.lr": 0.5}),
     ("transformer/gpt_rotary", {"finetuning.pooling": "last"}),

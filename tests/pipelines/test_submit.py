@@ -1,4 +1,4 @@
-"""GLUE's archive: what the server takes, from the predictions of fine-tuned cells."""
+"""Test GLUE's archive: it has the format of the server, and the predictions of fine-tuned cells."""
 
 import zipfile
 
@@ -10,7 +10,7 @@ RTE = "index\tsentence1\tsentence2\n" + "".join(f"{i}\tA {i}.\tB.\n" for i in ra
 
 @pytest.fixture
 def cells(bare_project):
-    """A project with a test set of RTE, and a cell that predicts it, out of order."""
+    """Return a project with a test set of RTE, and a cell whose predictions of it are in another order."""
     data = bare_project.folder / "data/glue/RTE"
     data.mkdir(parents=True)
     (data / "test.tsv").write_text(RTE)

@@ -1,4 +1,7 @@
-"""Multiruns and searches: each job is a cell of its own process, on its own devices, and none is lost or done twice."""
+"""Test multiruns and searches: each job makes a cell in a separate process on separate devices.
+
+No job is lost or done twice.
+"""
 
 import io
 import shutil
@@ -39,7 +42,7 @@ OPTUNA = [*SMALL, "hydra/sweeper=optuna", "optimizer.lr=tag(log,interval(1e-3,1e
 
 @pytest.fixture
 def sweeping(project, tmp_path) -> Project:
-    """A project with tokens and nothing else."""
+    """Return a project with only tokens."""
     made = Project.new(tmp_path, project.forks)
     for stage in ("prepare", "tokenize"):
         shutil.copytree(project.folder / "outputs" / stage, made.folder / "outputs" / stage)
@@ -47,7 +50,7 @@ def sweeping(project, tmp_path) -> Project:
 
 
 def cells(project: Project) -> dict[str, float]:
-    """The cells of stage pretrain, and when their weights were written."""
+    """Return the cells of stage pretrain, with the times at which their weights were written."""
     weights = project.folder.glob("outputs/pretrain/grammar_tiny/*/model.safetensors")
     return {path.parent.name: path.stat().st_mtime_ns for path in weights}
 
@@ -113,9 +116,9 @@ def test_jobs_are_cells_under_one_parent_and_made_once(sweeping):
     shutil.rmtree(sweeping.folder / "multirun")
     again = sweeping.succeed(*command)
     assert again.stderr.count("exists already") == 2 and cells(sweeping) == made
-    assert len(runs(sweeping)) == 4  # a second parent, no second child
+    assert len(runs(sweeping)) == 4  # a second parent run, but no second child
     assert not [*(sweeping.folder / "work").glob("pretrain")]
-    cell = min(made)  # which is evaluated like any other
+    cell = min(made)  # evaluated like any other cell
     sweeping.succeed("evaluate", "corpus=grammar_tiny", f"cell=grammar_tiny/{cell}")
     assert sweeping.read(f"evaluate/grammar_tiny/{cell}/perplexity/metrics.json")["test/perplexity_word"] > 1
 
@@ -189,8 +192,8 @@ def test_a_search_goes_on_to_its_end_and_further(sweeping):
 def test_what_a_killed_worker_left_is_gone_on_with_and_what_failed_tried_again(sweeping):
     sweeping.succeed("pretrain", "-m", *OPTUNA, "hydra.sweeper.n_trials=1")
     study = optuna.load_study(study_name="rates", storage=storage(sweeping))
-    study.ask().suggest_float("optimizer.lr", 1e-3, 1e-2, log=True)  # a worker was killed here
-    study.ask()  # and one before it had drawn anything
+    study.ask().suggest_float("optimizer.lr", 1e-3, 1e-2, log=True)  # as if a worker was killed here
+    study.ask()  # as if a worker was killed before it drew a value
     failed = study.ask()
     rate = failed.suggest_float("optimizer.lr", 1e-3, 1e-2, log=True)
     study.tell(failed, state=TrialState.FAIL)
@@ -199,7 +202,7 @@ def test_what_a_killed_worker_left_is_gone_on_with_and_what_failed_tried_again(s
     assert trials["state"].to_dict() == {0: "complete", 1: "complete", 2: "complete", 3: "failed", 4: "complete"}
     assert trials.loc[4, "optimizer.lr"] == rate
     sweeping.succeed("pretrain", "-m", *OPTUNA, "hydra.sweeper.n_trials=4")
-    assert len(ledger(sweeping, "rates")) == 5  # what failed is tried again once
+    assert len(ledger(sweeping, "rates")) == 5  # a failed trial is tried once more
 
 
 def test_a_trial_that_another_worker_has_told_of_meanwhile_is_not_run_again(tmp_path):
@@ -221,7 +224,7 @@ def test_a_trial_that_another_worker_has_told_of_meanwhile_is_not_run_again(tmp_
 
 
 def test_a_trial_that_was_left_undrawn_has_the_values_of_an_undisturbed_search():
-    """A worker was killed between asking for a trial and drawing its values."""
+    """A worker was killed after it had asked for a trial, before its values were drawn."""
     storage = optuna.storages.InMemoryStorage()
 
     def values(name: str, left: int | None) -> list[dict[str, Any]]:
@@ -244,7 +247,7 @@ def test_a_trial_that_was_left_undrawn_has_the_values_of_an_undisturbed_search()
 
 @pytest.mark.parametrize("moment", ["write_record", "_finish", "rmtree"])
 def test_a_job_that_ends_behind_its_cell_ends_its_run_when_it_runs_again(sweeping, monkeypatch, moment):
-    """Killed where its cell stands, and its run is open still or its scratch folder not removed."""
+    """The job is killed when its cell is in place, but its run is still open or its scratch folder remains."""
     command = ["pretrain", "corpus=grammar_tiny", "recipe=counted/unigram"]
     where = {"write_record": artifacts, "_finish": run_folder, "rmtree": shutil}[moment]
     remove = shutil.rmtree
@@ -270,7 +273,7 @@ def test_a_job_that_ends_behind_its_cell_ends_its_run_when_it_runs_again(sweepin
 
 @pytest.mark.long
 def test_a_trial_that_cannot_be_fails_alone(sweeping):
-    """Heads that don't divide the width: each value could be."""
+    """The number of heads does not divide the width, although each value is valid."""
     space = ["recipe=transformer/gpt", "model.n_heads=choice(2,3)", "model.d_model=choice(12,16)", "model.n_layers=1"]
     ends = ["hydra/sweeper=optuna", "hydra.sweeper.study_name=heads", "hydra.sweeper.n_trials=6", "batches.length=16"]
     done = sweeping.run("pretrain", "-m", "corpus=grammar_tiny", "epochs=0.1", *space, *ends, "hydra.sweeper.seed=2")
@@ -303,7 +306,7 @@ def test_two_workers_share_a_search(sweeping):
 @pytest.mark.long
 def test_a_trial_that_is_worse_ends_at_a_validation(sweeping):
     pruner = ["hydra.sweeper.pruner._target_=optuna.pruners.ThresholdPruner", "+hydra.sweeper.pruner.upper=1.0"]
-    longer = ["epochs=1", "validations=3", "hydra.sweeper.n_trials=2", *pruner]  # 1 nat is below the entropy
+    longer = ["epochs=1", "validations=3", "hydra.sweeper.n_trials=2", *pruner]  # no trial reaches 1 nat
     done = sweeping.succeed("pretrain", "-m", *OPTUNA, *longer)
     trials = ledger(sweeping, "rates")
     assert set(trials["state"]) == {"pruned"} and not cells(sweeping) and trials["value"].notna().all()
@@ -318,7 +321,7 @@ def test_a_trial_that_is_worse_ends_at_a_validation(sweeping):
     [(["0", "1", "2", "3"], 2, [(2, 2)] * 6), ([], 4, [(0, n) for n in (1, 2, 9, 1, 2, 2, 1, 4)])],
 )
 def test_no_device_is_two_jobs(gpus, processors, jobs):
-    """Two of the jobs on GPUs run at a time; a job that wants more processors than there are takes all of them."""
+    """Two jobs on GPUs run at a time; a job that needs more cores than the machine has gets all of them."""
     devices, guard, together = Devices(gpus, processors, jobs=3), threading.Lock(), threading.Barrier(2)
     taken, busy, most = set(), [0], [0]
 
@@ -330,7 +333,7 @@ def test_no_device_is_two_jobs(gpus, processors, jobs):
                 taken.update(mine)
                 busy[0] += min(job[1], processors)
                 most[0] = max(most[0], busy[0])
-            together.wait(10) if gpus else time.sleep(0.02)  # so that others begin
+            together.wait(10) if gpus else time.sleep(0.02)  # so that other jobs start
             with guard:
                 taken.difference_update(mine)
                 busy[0] -= min(job[1], processors)
@@ -343,7 +346,7 @@ def test_a_job_may_begin_while_it_is_shown_how_far_others_are(tmp_path):
     progress = StudyProgress("sweep", 2, Console(file=io.StringIO()))
 
     class Steps:
-        """Of a job, in which another begins while it is read."""
+        """The steps of a job; another job starts while they are read."""
 
         def unlink(self, missing_ok):
             pass
@@ -352,7 +355,7 @@ def test_a_job_may_begin_while_it_is_shown_how_far_others_are(tmp_path):
             other = SimpleNamespace(name="b", address="b", steps=tmp_path / "b")
             self.thread = threading.Thread(target=progress.begins, args=[other])
             self.thread.start()
-            self.thread.join(0.2)  # it may have to wait
+            self.thread.join(0.2)  # the thread may have to wait
             return False
 
     first = SimpleNamespace(name="a", address="a", steps=Steps())
@@ -410,7 +413,7 @@ OF_LSTM = ["corpus=grammar_tiny", "recipe=recurrent/lstm"]
 
 @pytest.fixture
 def own(tmp_path, monkeypatch) -> Path:
-    """Recipes of a study's own, which the working folder is of."""
+    """Return recipes of a study whose folder is the working folder."""
     shutil.copytree(ROOT / "conf/recipe/recurrent", tmp_path / "conf/recipe/recurrent")
     (tmp_path / "study.yaml").touch()
     monkeypatch.chdir(tmp_path)
@@ -418,7 +421,7 @@ def own(tmp_path, monkeypatch) -> Path:
 
 
 def swept(said: list[str], *rows: dict, recipe: str | None = "recurrent/lstm", stage: str = "pretrain") -> str:
-    """Leave a sweep with these trials, and return its folder."""
+    """Write a sweep with these trials. Return its folder."""
     folder = Path("multirun", stage, "x")
     rows = [{"trial": number, **FACTS, **row} for number, row in enumerate(rows)]
     leave(SimpleNamespace(folder=folder, stage=stage, overrides=said, recipe=recipe), rows, "validation/loss", True)
@@ -470,7 +473,7 @@ def test_the_stale_cells_of_the_studies_are_printed(own, capsys):
 
 
 def test_the_winner_makes_a_recipe_of_its_own(own, capsys):
-    """It composes to the one that was swept, with the settings; no file that was there changes."""
+    """The recipe composes to the swept one with the winner's settings; no existing file is changed."""
     best = {"value": 1.0, "optimizer.lr": 0.0123, "model.d_model": 96}
     place = swept(OF_LSTM, {"value": 2.0, "optimizer.lr": 0.1, "model.d_model": 64}, best)
     before = {path: path.read_bytes() for path in own.parents[1].rglob("*.yaml")}

@@ -1,4 +1,4 @@
-"""Tags of words, on a few sentences of their own, as a user would train them."""
+"""Test tags of words on a few sentences, trained as by a user."""
 
 import csv
 import json
@@ -23,7 +23,7 @@ NOUNS, VERBS = ("Dogs", "cats", "birds", "mice"), ("run", "see", "eat")
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """Files in columns, whose chunks are a noun phrase, a verb, and perhaps one or two other noun phrases."""
+    """Write files in columns; chunks are a noun phrase, a verb, and possibly one or two more noun phrases."""
     folder = tmp_path_factory.mktemp("data")
     for split, n in (("train", 60), ("test", 20)):
         generator = np.random.default_rng(n)
@@ -75,11 +75,11 @@ def test_conlleval_reads_the_predictions_as_they_are(tagged, split):
 
 
 def test_vectors_come_by_the_convention_and_bring_their_words(tagged):
-    """ "Dogs" has that of "dogs"; "zebras" is not in the text."""
+    """ "Dogs" gets the vector of "dogs"; "zebras" is not in the text."""
     run = tagged.read(f"{ON_VECTORS}/run.json")
     assert sum("vectors.bin" in name for name in run["digests"]) == 1
     weights = read_weights(tagged.folder / "outputs" / ON_VECTORS / "model.safetensors")
-    assert len(weights["model.input.embedding.weight"]) == run["vocab_size"] == 11  # <unk> and <eos>, and nine words
+    assert len(weights["model.input.embedding.weight"]) == run["vocab_size"] == 11  # <unk>, <eos>, and nine words
 
 
 def test_features_of_words_are_kept_in_the_cell(project, overrides):
@@ -130,7 +130,7 @@ def test_probes_of_what_was_pretrained(own):
 
 
 def write_roles(path, n):
-    """In CoNLL-2012's columns: who sees whom and, of every other sentence, that the latter runs."""
+    """Write CoNLL-2012's columns: who sees whom; in every other sentence, that the latter runs."""
     generator, lines = np.random.default_rng(n), []
     for k in range(n):
         one, other = generator.choice(NOUNS, 2)
@@ -163,7 +163,7 @@ def test_semantic_roles_of_given_predicates(project, tmp_path):
     assert span_f1(counts.sum(axis=0)) == pytest.approx(metrics["tagging/test/f1"])
     with (folder / "units.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if row["split"] == "test"]
-    assert len(rows) == 20  # those of a sentence's predicates are of one unit
+    assert len(rows) == 20  # all rows of a sentence's predicates are one unit
     assert [int(row["words"]) for row in rows] == [7, 14] * 10
     assert [int(row["spans_labelled"]) for row in rows] == [2, 3] * 10 and counts.sum(axis=0)[2] == 50
     run = json.loads((folder / "run.json").read_text())
@@ -173,7 +173,7 @@ def test_semantic_roles_of_given_predicates(project, tmp_path):
 
 
 def test_semantic_roles_of_conll_2005(tmp_path):
-    """The columns that its configuration names, of words and props side by side."""
+    """The configuration names the columns of words and props, which are next to each other."""
     settings = OmegaConf.load(CONF / "task/conll2005_roles.yaml").task.sentences
     for split in ("train", "validation", "test"):
         settings[split] = str(tmp_path / split)

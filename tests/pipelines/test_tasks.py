@@ -1,4 +1,6 @@
-"""Every task of conf/task reads its data set's own files: small ones of that layout, the real ones where they are."""
+"""Test that every task of conf/task reads the files of its data set: small ones in its format, and real ones if
+present.
+"""
 
 import json
 from pathlib import Path
@@ -19,7 +21,7 @@ PARSES = "( a )|( b )|(ROOT a)|(ROOT b)"
 SICK = "pair_ID|sentence_A|sentence_B|relatedness_score|entailment_judgment\n"
 SICK_FILES = ("train", "trial", "test_annotated")
 STSB = "index|genre|filename|year|old_index|source1|source2|sentence1|sentence2|score\n"
-# Of each task the files of its data set, with | for a tab, and the first example of each split: sentences, class.
+# For each task the files of its data set, with | for a tab, and the first example of each split: sentences, class.
 LAYOUTS: dict[str, tuple[dict[str, str], dict[str, tuple]]] = {
     "cola": (
         {"glue/CoLA/train.tsv": 'gj04|1||They said "no.\ncj99|0|*|The more you want.\n',
@@ -109,7 +111,7 @@ LAYOUTS: dict[str, tuple[dict[str, str], dict[str, tuple]]] = {
     "sentiment": ({f"outputs/prepare/g/sentiment/{s}.tsv": "sentence|label\na b|negative\n" for s in SPLITS},
         {split: ("a b", "negative") for split in SPLITS}),
 }  # fmt: skip
-# As GLUE and the papers count them.
+# The numbers of GLUE and the papers.
 SIZES: dict[str, tuple[int | None, ...]] = {
     "cola": (8551, 1043, None), "sst2": (67349, 872, 1821), "mrpc": (3668, 408, 1725), "stsb": (5749, 1500, None),
     "rte": (2490, 277, 3000), "wnli": (635, 71, 146), "sst5": (8544, 1101, 2210), "wic": (5428, 638, 1400),
@@ -126,7 +128,7 @@ def task(name: str):
 def test_every_task_has_a_layout():
     files = {path.stem: path.read_text(encoding="utf-8") for path in (CONF / "task").glob("*.yaml")}
     layouts = {name for name, text in files.items() if "/task_type/sentences" in text}
-    assert set(LAYOUTS) == layouts - {"mr", "subj"}  # folds of files by class, as in tests/tasks/test_sentences.py
+    assert set(LAYOUTS) == layouts - {"mr", "subj"}  # tests/tasks/test_sentences.py tests folds of files by class
 
 
 @pytest.mark.parametrize("name", LAYOUTS)

@@ -1,4 +1,4 @@
-"""The stage tokenize on texts of users: what is refused, what is counted, and what an evaluation makes of it."""
+"""Test stage tokenize on users' texts: what is refused, what is counted, and what an evaluation makes of it."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ NEW = ["the cat saw the <unk> dog", "the dog sat on a sofa", "the cat", "a dog",
 
 
 def write(folder: Path, train: list[str], test: list[str], **more: object) -> None:
-    """Write a corpus of lines to the folder, and its configuration."""
+    """Write a corpus of lines and its configuration into the folder."""
     (folder / "mine/corpus").mkdir(parents=True, exist_ok=True)
     for split, lines in (("train", train), ("validation", train[:5]), ("test", test)):
         (folder / f"{split}.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
@@ -35,7 +35,7 @@ def test_marks_of_lines_in_a_text_are_refused_by_file_and_line(bare_project, spl
     bare_project.succeed("prepare", *MINE)
     said = bare_project.refuse("tokenize", *MINE, "tokenizer=word")
     assert f"outputs/prepare/mine/{split}.txt, line 3: " in said and f"contains {mark}, which" in said
-    bare_project.succeed("tokenize", *MINE, "tokenizer=bpe", "tokenizer.train.vocab_size=300")  # text to others
+    bare_project.succeed("tokenize", *MINE, "tokenizer=bpe", "tokenizer.train.vocab_size=300")  # keeps the text whole
     write(bare_project.folder, **texts, strip=[mark])
     bare_project.succeed("prepare", *MINE)
     bare_project.succeed("tokenize", *MINE, "tokenizer=word")
@@ -53,7 +53,7 @@ def test_bits_per_byte_are_left_out_where_the_tokens_do_not_determine_the_text(b
     shares = [counts[f"test/{name}"] for name in ("unknown", "unk_in_text", "lost")]
     assert shares == pytest.approx([2 / 23, 1 / 23, len("sawsofa") / size]) and "test/marks" not in counts
     assert scores["test/bytes_lost"] == counts["test/lost"] and "test/bits_per_byte" not in scores
-    assert "validation/bits_per_byte" in scores and "validation/bytes_lost" not in scores  # all of its words are known
+    assert "validation/bits_per_byte" in scores and "validation/bytes_lost" not in scores  # all its words are known
 
     system = retable.load(bare_project.folder / "outputs/pretrain/mine/kn-1")
     for texts, lost in ((NEW, len("sawsofa") / size), (LINES, None)):

@@ -1,4 +1,4 @@
-"""What stands between a pretrained cell and a task's system: its weights, the marks round a sentence, the recipes."""
+"""Test what connects a pretrained cell with a task: its weights, the marks around a sentence, and the recipes."""
 
 import pytest
 import torch
@@ -28,7 +28,7 @@ from tests.pipelines.recipes import composed
 LINES = ["the cat sees a bird", "a bird sees the cat", "it sees it"]
 MARKED = word.train(LINES, marks=["[PAD]", "[CLS]", "[SEP]", "[MASK]", "<extra_id_0>"])
 SMALL = {"d_model": 16, "n_layers": 1, "n_heads": 2, "d_ff": 24}
-# Of each kind a fine-tuned recipe, and the recipe of its pretraining.
+# For each kind a recipe for fine-tuning, and the recipe of its pretraining.
 CELLS = [
     ("bert", "bert"), ("electra", "electra"), ("gpt", "gpt"), ("bilstm_elmo", "elmo"),
     ("t5_toy_encoder", "t5_toy_spans"),
@@ -68,7 +68,7 @@ def test_a_backbone_takes_what_its_pretraining_left(model, pretrained, tmp_path)
 
 def test_electra_is_the_discriminator_not_the_generator(tmp_path):
     cfg = recipe("pretrain", "electra")
-    cfg.objective.generator.d_model = SMALL["d_model"]  # one as large, whose weights would fit
+    cfg.objective.generator.d_model = SMALL["d_model"]  # as wide as the discriminator, so its weights would fit
     trained = build_objective(cfg, MARKED, build_model(cfg, MARKED)).eval()
     save_weights(trained, path := tmp_path / "model.safetensors")
     backbone = finetuned("electra").eval()
@@ -86,12 +86,12 @@ def test_weights_of_another_model_are_refused(tmp_path):
 
 
 def test_what_is_pretrained_in_parts_is_not_frozen_as_a_whole():
-    with pytest.raises(UsageError, match=r"leave frozen=true out, or write model\.frozen=true to freeze those parts"):
+    with pytest.raises(UsageError, match=r"remove frozen=true, or write model\.frozen=true to freeze those parts"):
         freeze(finetuned("bilstm_elmo"))
 
 
 PLAIN = word.train(LINES)
-PIECES = wordpiece.train(LINES, vocab_size=40, lowercase=True, alphabet=30)  # which drops a line's end
+PIECES = wordpiece.train(LINES, vocab_size=40, lowercase=True, alphabet=30)  # this tokenizer drops line ends
 
 
 @pytest.mark.parametrize(("models", "tokenizer", "ends"), [
@@ -117,7 +117,7 @@ IN_SEGMENTS = ["[CLS] the cat sees [SEP] it sees [SEP]", "0 0 0 0 0 1 1 1"]
     *((model, MARKED, symmetric, SEPARATE) for symmetric in (False, True)
       for model in ("bag_of_words", "deep_averaging", "bilstm", "bilstm_elmo", "t5_toy_encoder")),
     *((model, MARKED, symmetric, IN_SEGMENTS) for symmetric in (False, True) for model in ("bert", "electra")),
-    ("gpt", MARKED, False, LEFT_TO_RIGHT[:1]), ("gpt", MARKED, True, LEFT_TO_RIGHT),  # in both orders
+    ("gpt", MARKED, False, LEFT_TO_RIGHT[:1]), ("gpt", MARKED, True, LEFT_TO_RIGHT),  # in both orders of the pair
     ("gpt", PLAIN, False, ["<eos> the cat sees <eos> it sees <eos>"]),
 ])  # fmt: skip
 def test_a_pair_is_read_as_the_model_reads_pairs(model, tokenizer, symmetric, expected):
@@ -166,9 +166,9 @@ def test_labels_are_drawn_by_the_seed_without_replacement():
     few, more = subsample(EXAMPLES, 50, seed=1), subsample(EXAMPLES, 120, seed=1)
     assert len(few) == len(set(few)) == 50 and few == subsample(EXAMPLES, 50, seed=1) != subsample(EXAMPLES, 50, seed=2)
     assert set(few) < set(more) and more == sorted(more, key=EXAMPLES.index)
-    assert subsample(EXAMPLES, 200, seed=1) == EXAMPLES  # so that all of them are the same training as null
+    assert subsample(EXAMPLES, 200, seed=1) == EXAMPLES  # with all examples, training is the same as with null
     counts = [sum(example in subsample(EXAMPLES, 20, seed) for seed in range(400)) for example in EXAMPLES[::20]]
-    assert all(abs(count - 40) < 5 * 6 for count in counts)  # binomial: 40 expected, a deviation of 6
+    assert all(abs(count - 40) < 5 * 6 for count in counts)  # binomial: mean 40, standard deviation 6
 
 
 @pytest.mark.parametrize("number", [0, -1, 201, 0.5, "all"])
@@ -183,7 +183,7 @@ def test_a_recipe_of_few_labels_is_berts_with_its_own_training(labels, steps):
     assert cfg.model == bert.model and bert.examples is None
     batches = Bucketed(encoded(Inputs([[0]] * labels), [0] * labels), cfg.batch_size, 1)
     assert cfg.examples == labels and batches.steps_per_epoch * cfg.epochs == steps
-    assert cfg.patience >= cfg.epochs * cfg.validations  # so that none is cut short, and the best is kept
+    assert cfg.patience >= cfg.epochs * cfg.validations  # no training is cut short, and the best is kept
 
 
 def test_the_study_of_labels_names_what_its_systems_learn_from():
@@ -218,7 +218,7 @@ def test_the_encoder_is_that_of_the_t5s_of_the_ablations():
     ("elmo_role_labeller", "role_labeller", "elmo"), ("bilstm_attention", "bilstm_glue", None),
 ])  # fmt: skip
 def test_a_recipe_is_its_baseline_with_one_thing_changed(name, baseline, elmo):
-    """An ELMo as it was pretrained, frozen, or attention."""
+    """The change is attention, or a frozen ELMo with the settings of its pretraining."""
     changed, plain = (composed("finetune", each, "task=sentiment") for each in (name, baseline))
     assert changed.finetuning == plain.finetuning
     assert {**changed.model, "_target_": ""} | {**plain.model, "_target_": ""} == {**changed.model, "_target_": ""}
@@ -237,7 +237,7 @@ def test_glues_recipes_have_one_width():
 @pytest.mark.parametrize(("task", "model", "said"), [
     ("sentiment", "elmo", "ELMo only computes features for another model; take recipe=encoders/bilstm_elmo with init="),
     ("sentiment", "bidaf", "BiDAF is not a sentence encoder; take recipe=encoders/bilstm or bert/bert"),
-    ("sentiment", "bilstm_attention", "BiLSTMAttention reads pairs of sentences; take recipe=encoders/bilstm"),
+    ("sentiment", "bilstm_attention", "BiLSTMAttention reads only sentence pairs; take recipe=encoders/bilstm"),
     ("conll2000_chunking", "cnn", "ConvolutionalEncoder has no state for each token to be tagged by; take recipe="),
     ("conll2000_chunking", "t5_text", "T5 writes text, and has no state to be tagged by; take recipe="),
     ("conll2000_chunking", "bag_of_words", "BagOfWords has no state for each token to be tagged by; take recipe="),

@@ -1,4 +1,4 @@
-"""What a training leaves in its record."""
+"""Test what a training writes into its record."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Pairs of sentences → tokens → a translator, stage by stage, on a task of copying."""
+"""Test pairs of sentences → tokens → a translator, stage by stage, on a copying task."""
 
 import json
 
@@ -20,7 +20,7 @@ SMALL = [
 
 @pytest.fixture(scope="module")
 def translated(project):
-    """The project with a corpus whose target is its source, and a translator of it."""
+    """Return a project with a corpus whose targets equal its sources, and its translator."""
     raw, generator = project.folder / "pairs", np.random.default_rng(0)
     raw.mkdir()
     for name, size in SIZES.items():

@@ -1,4 +1,4 @@
-"""A try is not a result: what is run by hand in another way than DVC tracks leaves the cell alone."""
+"""Test that a try is not a result: a run by hand that differs from what DVC tracks leaves the cell unchanged."""
 
 import shutil
 from pathlib import Path
@@ -27,7 +27,7 @@ CELLS = {
 }  # fmt: skip
 TRIES = [
     ("pretrain", "+trainer.fast_dev_run=true", "+trainer.fast_dev_run-True"),
-    ("pretrain", "epochs=1.0", "+epochs-1.0"),  # config.yaml would be other bytes
+    ("pretrain", "epochs=1.0", "+epochs-1.0"),  # the bytes of config.yaml would differ
     ("embed", "epochs=0.5", "+epochs-0.5"),
     ("from_scratch", "epochs=0.5", "+epochs-0.5"),
     ("evaluate", "benchmark.perplexity.splits=[test]", "+benchmark.perplexity.splits-_test_"),
@@ -36,7 +36,7 @@ TRIES = [
 
 @pytest.fixture(scope="module")
 def tracked(project, tmp_path_factory) -> Project:
-    """A study's folder that has a cell of each of some stages; all are made."""
+    """Return the folder of a study with a cell of each of some stages, all made."""
     made = Project.new(tmp_path_factory.mktemp("tracked"), project.forks)
     for stage in ("prepare", "tokenize"):
         shutil.copytree(project.folder / "outputs" / stage, made.folder / "outputs" / stage)
@@ -85,7 +85,7 @@ def test_the_cells_own_configuration_makes_the_cell_however_it_is_said(tracked):
     before = contents(tracked, cell)
     shutil.rmtree(tracked.folder / "outputs" / cell.place)
     said = ["seed=1", "system=small", "corpus=grammar_tiny", "epochs=1", "checkpoint_every=1000"]
-    done = tracked.succeed("pretrain", *said, "++model.d_model=8", "logger=none")  # an LSTM of words by default
+    done = tracked.succeed("pretrain", *said, "++model.d_model=8", "logger=none")  # by default an LSTM of words
     after = contents(tracked, cell)
     assert "a try" not in done.stderr
     files = [file for file in before if not file.endswith(".record.json")]
@@ -117,7 +117,7 @@ def test_a_job_of_a_multirun_leaves_the_cell_alone(tracked):
     cell = CELLS["pretrain"]
     before = contents(tracked, cell)
     settings = [f"{key}={value}" for key, value in cell.settings.items()]
-    tracked.succeed("pretrain", "-m", *settings, "optimizer.lr=1e-3,1e-2")  # the second is the cell's own
+    tracked.succeed("pretrain", "-m", *settings, "optimizer.lr=1e-3,1e-2")  # the second value is the cell's
     assert contents(tracked, cell) == before
     made = tracked.folder.glob("outputs/pretrain/grammar_tiny/*/run.json")
     jobs = sorted(name for path in made if "tokenizer-word" in (name := path.parent.name))

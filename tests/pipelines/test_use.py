@@ -1,4 +1,4 @@
-"""Cells that stages made, moved away and loaded by `retable.load`: their numbers are those of the stages."""
+"""Test cells that are moved and loaded with `retable.load`: their numbers are those of the stages."""
 
 import json
 import os
@@ -39,7 +39,7 @@ def outputs(cells) -> Path:
 
 @pytest.fixture(scope="module")
 def moved(outputs, tmp_path_factory) -> Path:
-    """Cells of systems alone, in another folder, without those that they were made from."""
+    """Return cells of systems in another folder, without the cells from which they were made."""
     elsewhere = tmp_path_factory.mktemp("elsewhere") / "cells"
     for stage in ("pretrain", "embed", "mix", "finetune", "from_scratch"):
         shutil.copytree(outputs / stage, elsewhere / stage)
@@ -74,7 +74,7 @@ def test_a_text_has_the_likelihood_of_its_file_whatever_ends_its_lines(moved):
             warnings.simplefilter("always")
             return system.likelihood(text), [str(each.message) for each in told]
 
-    for name in ("kn3-1", "gpt-1"):  # words, of which some are unknown, and bytes
+    for name in ("kn3-1", "gpt-1"):  # one with words, some unknown, and one with bytes
         system = retable.load(moved / TINY / name)
         expected = measured(system, text)
         for same in (text + "\n", text.replace("\n", "\r\n") + "\r\n", text.replace("\n", "\r"), "\ufeff" + text):
@@ -136,7 +136,9 @@ def test_states_are_the_models_own_alone_and_in_a_batch(name, layers, moved, doc
 
 
 def as_sentence_transformers(rows: list[np.ndarray]) -> dict[str, np.ndarray]:
-    """Its module Pooling on a padded batch (B, T, D) with a mask (B, T): modes mean, max, cls and lasttoken."""
+    """Compare with module Pooling on a padded batch (B, T, D) with a mask (B, T): modes mean, max, cls and
+    lasttoken.
+    """
     lengths = torch.tensor([len(row) for row in rows])
     states = torch.nn.utils.rnn.pad_sequence([torch.from_numpy(row) for row in rows], True, padding_value=9.0)
     mask = (torch.arange(states.shape[1]) < lengths[:, None]).float()[:, :, None]
@@ -251,7 +253,7 @@ def test_translations_are_written_as_by_the_stage(moved, outputs):
     assert retable.load(moved / TRANSLATOR).translate(lines) == expected
 
 
-# Methods of tasks' systems that read tokens, each given the word "zebra".
+# Methods of tasks' systems that read tokens; each gets the word "zebra".
 WITH_ZEBRA = [
     (CLASSIFIER, lambda its: its.classify("zebra")), (CLASSIFIER, lambda its: its.probabilities(["zebra"])),
     (CHOOSER, lambda its: its.choose("zebra", ["the"])), (CHOOSER, lambda its: its.choose("the", ["the", "zebra"])),
@@ -291,7 +293,7 @@ def test_of_no_text_nothing_is_said(moved):
     assert retable.load(moved / TRANSLATOR).translate([]) == []
 
 
-# What a system says to the rows of its example, by its own methods.
+# What a system's methods return for the rows of its example.
 SAID = {
     "pretrain/grammar_tiny/kn3-1": lambda its, row: {
         "log_prob": its.score(row.text)[0].log_prob, "perplexity_word": its.perplexity(row.text)},
@@ -342,7 +344,7 @@ print(json.dumps([retable.__file__, rows.to_dict("list"), model.predict(rows).to
 
 
 def alone(folder: Path, *command: str, **environment: str) -> str:
-    """What a process of its own says."""
+    """Return what a separate process prints."""
     done = subprocess.run(
         command, cwd=folder, env=os.environ | ENVIRONMENT | environment, capture_output=True, text=True
     )
@@ -362,7 +364,7 @@ def test_a_registered_cell_is_a_model_that_mlflow_loads_and_asks(outputs, tmp_pa
     code, rows, answers, run, signature = json.loads(
         alone(project, sys.executable, "-c", LOADED, "grammar_tiny-elman-1", PYTHONPATH="")
     )
-    assert "mlartifacts" in code  # the package that the model carries
+    assert "mlartifacts" in code  # the model contains the package
     assert run == record["mlflow_run_id"] and "'text': string" in signature and "'log_prob': double" in signature
     lines = (outputs / "prepare/grammar_tiny/validation.txt").read_text().split("\n")
     assert rows["text"] == [line for line in lines if line][:3]
@@ -417,7 +419,7 @@ def test_a_name_of_several_cells_is_refused(tmp_path):
     for stage in ("pretrain/ptb", "from_scratch/sst2"):
         (tmp_path / "outputs" / stage / "gpt-1").mkdir(parents=True)
         (tmp_path / "outputs" / stage / "gpt-1" / "model.safetensors").touch()
-    with pytest.raises(UsageError, match=r"^gpt-1 may be from_scratch/sst2/gpt-1 or pretrain/ptb/gpt-1; write one of"):
+    with pytest.raises(UsageError, match=r"^gpt-1 is ambiguous; write from_scratch/sst2/gpt-1 or pretrain/ptb/gpt-1"):
         retable.load("gpt-1")
 
 

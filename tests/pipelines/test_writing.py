@@ -1,4 +1,4 @@
-"""What cells of every kind write, by one set of configurations: steered ones, T5s, prefix LMs, translators."""
+"""Test what cells of every kind write with the same configurations: steered models, T5s, prefix LMs, translators."""
 
 import json
 import sys
@@ -49,7 +49,7 @@ def there(writers, monkeypatch):
 
 @pytest.fixture
 def command(monkeypatch, capsys):
-    """Give the command; what it prints, or of a mistake the one line that it says."""
+    """Run the command. Return its output, or the one-line error of a mistake."""
 
     def command(*arguments: str, code: int = 0) -> str:
         monkeypatch.setattr(sys, "argv", ["retable", *arguments])
@@ -130,7 +130,7 @@ def test_what_steering_gives_and_costs_is_measured(writers):
 
 @pytest.mark.parametrize("name", ["writing_t5", "writing_prefix"])
 def test_what_reads_first_has_its_prompt_as_in_training(writers, name, command):
-    """Its inputs end with a mark, by which it ends what it writes, too; and nothing else stands before or behind."""
+    """Its inputs end with the mark that also ends what it writes; nothing else is before or after them."""
     system = retable.load(f"pretrain/grammar_tiny/{name}-1")
     tokenizer = system.tokenizer
     (end,) = tokenizer.encode("\n")

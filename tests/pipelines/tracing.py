@@ -1,4 +1,4 @@
-"""Runs a stage and notes which of the project's definitions it enters: `python tracing.py FILE MODULE ARGUMENT…`."""
+"""Run a stage and record which of the project's definitions it enters: `python tracing.py FILE MODULE ARGUMENT…`."""
 
 import inspect
 import runpy
@@ -7,10 +7,10 @@ from pathlib import Path
 from types import CodeType
 
 OURS = ("retable", "pipelines", "__main__")
-seen: dict[int, CodeType] = {}  # by id: the hash of code takes long
+seen: dict[int, CodeType] = {}  # by id, because hashing code takes long
 entered: set[tuple[str, str]] = set()
 file, module, *arguments = sys.argv[1:]
-showing: list[CodeType] = []  # the function of a report, which shows what has been made, that the stage is in
+showing: list[CodeType] = []  # the function that shows results and in which the stage is now
 
 
 def back(frame, event, argument):
@@ -20,7 +20,7 @@ def back(frame, event, argument):
 
 
 def note(frame, event, argument):
-    """Note a call; returning None asks for no other event of the frame, which keeps the stage fast."""
+    """Record a call. It returns None, so there are no other events of the frame, which keeps the stage fast."""
     code = frame.f_code
     if not showing and frame.f_globals.get("__name__", "").startswith("retable.reporting"):
         showing.append(code)
@@ -28,7 +28,7 @@ def note(frame, event, argument):
     if not showing and id(code) not in seen:
         seen[id(code)] = code
         name = frame.f_globals.get("__name__", "")
-        # A function's code is optimized, a class body's is not; a dataclass's methods are made from "<string>".
+        # The code of a function is optimized, that of a class body is not; methods of dataclasses come from "<string>".
         if code.co_flags & inspect.CO_OPTIMIZED and code.co_filename != "<string>" and name.startswith(OURS):
             entered.add((module if name == "__main__" else name, code.co_qualname.partition(".")[0]))
     return None

@@ -30,7 +30,7 @@ RECIPES = {
 
 
 def test_what_a_recipe_sets_itself_of_those_that_it_inherits_from(tmp_path):
-    """Each setting named is one whose edit there changes nothing of the recipe, and no other one is."""
+    """The named settings are exactly those whose edit in the inherited recipe changes nothing of the recipe."""
     (folder := tmp_path / "recipe/x").mkdir(parents=True)
     for name, text in RECIPES.items():
         (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
@@ -62,7 +62,7 @@ def test_what_a_recipe_sets_itself_of_those_that_it_inherits_from(tmp_path):
     ("scorer", "zzz", "unknown scorer 'zzz'; write one of carried, sliding_window"),
 ])  # fmt: skip
 def test_a_name_that_a_group_lacks_has_a_name_to_write_instead(group, name, said):
-    """One that exists, in a line that can be read."""
+    """The proposed name exists, and the line can be read."""
     conf = Conf(CONF)
     with pytest.raises(UsageError, match=f"^here: {said}") as refused:
         conf.require(group, name, "here")

@@ -1,4 +1,4 @@
-"""Kinds of edits, and what they make stale: on a small package, and on the project's own code."""
+"""Test kinds of edits, and what they make stale: in a small package, and in the project's code."""
 
 import ast
 import dis
@@ -127,7 +127,7 @@ def test_names_are_followed_and_not_files(small):
     (True, "stage.py", "x < 0", "x < 1"),
     (True, "layers.py", "@functools.cache\n", ""),
     (True, "layers.py", "size: int = 3", "size: int = 4"),
-    (True, "layers.py", "triple(self.x)", "double(self.x)"),  # a method counts, whoever calls it
+    (True, "layers.py", "triple(self.x)", "double(self.x)"),  # a method counts, whatever calls it
     (True, "numbers.py", "BASE = 2", "BASE = 3"),
     (True, "numbers.py", "x / BASE", "x // BASE"),
     (True, "numbers.py", "BASE = 2\n", "import os\n\nBASE = 2\nos.environ.setdefault('X', '1')\n"),
@@ -208,7 +208,7 @@ def test_a_renaming_of_local_names_changes_nothing(source, renamed):
     ("def f(a, b): return a - b", "def f(a, b): return b - a"),
     ("def f(a, b): return a", "def f(b, a): return a"),
     ("def f(*, a, b): return a", "def f(*, b, a): return a"),
-    ("def f(a): return a", "def f(b): return b"),  # callers may give it by keyword
+    ("def f(a): return a", "def f(b): return b"),  # callers may pass the argument by keyword
     ("class A:\n def f(self, a): return a", "class A:\n def f(self, b): return b"),
     ("def f(a, /): return a", "def f(*a): return a"),
     ("def f(*a, **b): return a", "def f(*a, **b): return b"),
@@ -297,7 +297,7 @@ def test_names_from_outside_are_followed(source, names):
     (False, "raise ValueError(x)", "raise ValueError(y)"),
     (False, "raise SystemExit(0)", "raise SystemExit(1)"),
     (False, "assert x, 'a'", "assert y, 'a'"),
-    (False, "warn(f'{g(x)} a')", "warn(f'{h(x)} a')"),  # what is called may have an effect
+    (False, "warn(f'{g(x)} a')", "warn(f'{h(x)} a')"),  # the called function may have an effect
     (False, "print(f'{next(x)}')", "print('')"),
     (False, "print('a', file=x)", "print('b', file=x)"),
     (False, "y = tqdm(x, desc='a')", "y = tqdm(g(), desc='a')"),
@@ -316,12 +316,12 @@ NAMES = {ast.Name: "id", ast.arg: "arg", ast.ExceptHandler: "name", ast.MatchAs:
 
 
 class Uses:
-    """The local names of a statement by the scopes that bind them, as Python's own compiler finds them."""
+    """The local names of a statement by the scopes that bind them, as Python's compiler finds them."""
 
     def __init__(self, statement: ast.stmt):
-        self._outside: set[ast.AST] = set()  # parts of a scope's node that the scope around it evaluates
-        self.every: list[tuple[ast.AST, str, ast.AST]] = []  # node, name, and the scope that binds it
-        self.kept: set[tuple[ast.AST, str]] = set()  # those that count
+        self._outside: set[ast.AST] = set()  # parts of a scope's node that the surrounding scope evaluates
+        self.every: list[tuple[ast.AST, str, ast.AST]] = []  # node, name, and the scope that binds the name
+        self.kept: set[tuple[ast.AST, str]] = set()  # names that count
         lines = itertools.count(2)  # one per scope, by which its code is found
         _number(statement, 1, lines)
         code = compile(ast.Module([statement], []), "", "exec", dont_inherit=True)
@@ -334,7 +334,7 @@ class Uses:
 
     def _owner(self, name: str, scopes: tuple[ast.AST, ...]) -> ast.AST | None:
         for scope in reversed(scopes):
-            if (code := self.codes.get(scope.lineno)) is None:  # a comprehension within a function, from 3.12 on
+            if (code := self.codes.get(scope.lineno)) is None:  # from 3.12 on, a comprehension within a function
                 continue
             if not isinstance(scope, ast.ClassDef) and name in code.co_varnames + code.co_cellvars:
                 return scope
@@ -380,7 +380,7 @@ class Uses:
                 self._visit(child, inside)
 
     def rename(self, draws: random.Random) -> int:
-        """Rename all that do not count, in other scopes alike, and return how many."""
+        """Rename all names that do not count, equally in other scopes. Return their number."""
         free = {(owner, name): None for _, name, owner in self.every if (owner, name) not in self.kept}
         numbers = draws.sample(range(len(free)), len(free))
         new = {key: f"renamed{number}" for key, number in zip(free, numbers, strict=True)}
@@ -412,14 +412,14 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _not_counted(statement: ast.stmt) -> set[ast.AST]:
-    """The nodes of annotations and of what is only evaluated for a message."""
+    """Return the nodes of annotations, and of expressions that are only evaluated for a message."""
     parts = [getattr(node, part, None) for node in ast.walk(statement) for part in ("annotation", "returns", "msg")]
     parts += [node for node in ast.walk(statement) if isinstance(node, ast.Raise)]
     return {each for part in parts if part is not None for each in ast.walk(part)}
 
 
 def project(share: float) -> list[ast.stmt]:
-    """The functions, classes and constants of a share of the project's modules."""
+    """Return the functions, classes and constants of a share of the project's modules."""
     paths = sorted((ROOT / "src/retable").rglob("*.py"))
     paths = random.Random(1).sample(paths, round(share * len(paths)))
     nodes = (node for path in paths for node in ast.parse(path.read_text(encoding="utf-8")).body)
@@ -462,7 +462,9 @@ def test_another_local_name_in_one_place_changes_the_digest():
 
 
 def test_every_version_of_python_finds_the_same_one(small):
-    """Else a project would be stale as a whole to whoever has another: 3.12 and 3.13 write syntax trees otherwise."""
+    """3.12 and 3.13 write syntax trees differently. Without this, the whole project would be stale with another
+    version.
+    """
     assert fingerprint(small) == "3909ce605eb09aba17c13007ab7f2ad9c05ea54a8ccd27656819f50cb80d986f"
 
 
@@ -498,7 +500,7 @@ def fingerprints(folder):
     return {system: code.fingerprint(names) for system, names in SYSTEMS.items()}
 
 
-# Of each edit of the project's own code, what it makes stale.
+# For each edit of the project's code, what it makes stale.
 EDITS: list[tuple[dict[str, tuple[str, str]], set[str]]] = [
     (
         {

@@ -1,4 +1,4 @@
-"""Mistakes in a study and in configurations of its own: refused in one line that names the file and the key."""
+"""Test mistakes in a study and in its configurations: one error line names the file and the key."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def ablation(**said) -> dict:
     return STUDY | {"ablations": {"pairs": ABLATION | said}}
 
 
-# Keys of a study of lstm on ptb, and what its one line names.
+# Keys of a study of lstm on ptb, and what the error line names.
 MISTAKES = [
     ({"corpuss": "ptb"}, ", corpuss: ", "write corpus"),
     (system(of="lstn"), ", systems: ", "recipe 'lstn'; write lstm"),

@@ -1,4 +1,4 @@
-"""What may stand under a study's keys, and that a slip is told when the study is read."""
+"""Test the allowed values of a study's keys: an error comes when the study is read."""
 
 import copy
 from pathlib import Path

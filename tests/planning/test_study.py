@@ -1,4 +1,4 @@
-"""Compact studies, the cells that they stand for, and what is said of a mistake."""
+"""Test compact studies, their cells, and the messages for mistakes."""
 
 from pathlib import Path
 
@@ -45,7 +45,7 @@ def test_a_cell_is_a_command():
     recipe = CONF.choice("lstm_small")
     assert found.command == (
         f"python -m pipelines.pretrain corpus=ptb tokenizer=word recipe={recipe} system=small seed=2 optimizer.lr=0.5"
-        " clip_norm=null objective.tie=False"  # Hydra takes `None` for a word
+        " clip_norm=null objective.tie=False"  # Hydra reads `None` as a word
     )
     assert found.reads == ("tokenize/ptb/word",)
 
@@ -93,7 +93,7 @@ def test_a_checkpoint_of_transformers_brings_no_cells_and_where_a_task_is_learnt
 
 
 def test_the_default_is_of_forty_stages_at_most():
-    """Its time is that of its trainings and a second for each stage."""
+    """Its time is that of its trainings, and one second per stage."""
     plan, report = 1, 1
     assert len(read(DEFAULT).cells) + plan + report <= 40
 
@@ -188,7 +188,9 @@ def test_a_systems_name_goes_before_anothers_seed():
 
 
 def test_a_system_may_be_called_as_the_recipe_that_it_starts_from():
-    """Pretraining of several steps, whose last has the name that others start from; or names made of starts."""
+    """The last of several pretraining steps may have the name from which others start; or names contain those of
+    starts.
+    """
     systems = [{"of": ["gpt", "gpt_rotary"]}, {"of": "gpt_rotary", "as": "gpt", "init": "gpt", "task": "sentiment"},
                {"of": "gpt", "init": ["gpt", "gpt_rotary"], "as": "from_{init}", "task": "sentiment"}]  # fmt: skip
     found = {place.rpartition("/")[2] for place in places(corpus="grammar", systems=systems)}
@@ -196,7 +198,7 @@ def test_a_system_may_be_called_as_the_recipe_that_it_starts_from():
 
 
 def test_settings_are_in_params_as_they_are_said():
-    """What DVC would fill in, and what YAML takes for something else than Hydra."""
+    """Also values that DVC would interpolate, and values that YAML reads differently from Hydra."""
     given = {"epochs": "${oc.env:N,4}", "optimizer.lr": "1e-3", "model.d_model": "64", "clip_norm": None,
              "objective.tie": True, "dropout": "0.50", "model.rank": "[2, 3]"}  # fmt: skip
     study = expand(CONF, "mine", {"corpus": "ptb", "systems": [{"of": "lstm", "set": given}]})
@@ -255,7 +257,7 @@ def test_studies_are_short(study):
     text = (ROOT / "studies" / study / "study.yaml").read_text(encoding="utf-8")
     reported = yaml.compose(text).value
     lines = sum(value.end_mark.line - key.start_mark.line for key, value in reported if key.value not in REPORT_KEYS)
-    assert lines <= (90 if study == "gallery" else 30)  # which has a line for each size and each twin
+    assert lines <= (90 if study == "gallery" else 30)  # it has a line for each size and each twin
 
 
 def test_studies_make_a_cell_in_one_way():

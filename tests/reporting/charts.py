@@ -1,4 +1,4 @@
-"""The data, marks and texts of a chart."""
+"""Return the data, marks and texts of a chart."""
 
 import re
 import xml.etree.ElementTree as ElementTree
@@ -12,10 +12,12 @@ _MADE: dict = {}
 
 
 def _once(function, figure):
-    """Return `function(figure)` from the first call: altair takes up to a second to check a figure."""
+    """Return a function that computes `function(figure)` once, because altair takes up to a second to check a
+    figure.
+    """
     key = function, id(figure)
     if key not in _MADE:
-        _MADE[key] = function(figure), figure  # the figure stays alive, so that no other gets its id
+        _MADE[key] = function(figure), figure  # the figure is kept alive, so that no other figure gets its id
     return _MADE[key][0]
 
 
@@ -39,14 +41,14 @@ def table(figure, *columns):
 
 
 def line(figure, system, variant=None):
-    """Places and heights of the points of a line of the one panel."""
+    """Return places and heights of the points of a line, in a figure of one panel."""
     rows = table(figure, "system", "variant")
     rows = rows[(rows["system"] == system) & (rows["variant"] == (variant or rows["variant"].iloc[0]))]
     return rows["x"].tolist(), rows["y"].tolist()
 
 
 def ends(figure):
-    """The names at the lines' ends, of the one panel, each with the height that its line ends at."""
+    """Return the names at the ends of lines in the only panel, with the height at which each line ends."""
     rows = table(figure, "place")
     return dict(zip(rows["system"], rows["y"], strict=True))
 
@@ -56,7 +58,7 @@ def subtitle(figure):
 
 
 def marks(specification, kind):
-    """The parts of a specification that draw marks of a kind."""
+    """Return the parts of a specification that draw marks of this kind."""
     if isinstance(specification, list):
         return [mark for part in specification for mark in marks(part, kind)]
     if not isinstance(specification, dict):
@@ -72,7 +74,7 @@ def texts(figure):
 
 
 def boxes(svg, font, bold):
-    """The texts of an SVG, each with the corners that its lines have in a font, (4, 2), and the canvas (4,)."""
+    """Return the texts of an SVG, each with the corners of its lines in a font, (4, 2), and the canvas (4,)."""
     root = ElementTree.fromstring(svg)
     found: list = []
     _box(root, np.eye(3), {"normal": font, "bold": bold}, found)
@@ -104,7 +106,7 @@ def _box(element, place, fonts, found):
 
 
 def overlap(one, other):
-    """Whether two rectangles overlap: no side of either separates them."""
+    """Return whether two rectangles overlap: no side of either separates them."""
     for sides in (one, other):
         for i in (0, 1):
             axis = sides[i + 1] - sides[i]

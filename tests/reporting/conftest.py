@@ -1,4 +1,4 @@
-"""Small result folders, as stages leave them."""
+"""Small result folders in the format of stages."""
 
 import json
 import math
@@ -19,7 +19,7 @@ RECORD = {
     "mlflow_run_id": "a1b2c3", "git_commit": "c0ffee" * 6, "git_dirty": False, "seconds": 12.5, "startup_seconds": 2.5,
     "peak_memory_mib": 321, "hardware": "two cores", "environment": {"python": "3.12.1"},
 }  # fmt: skip
-# What leaves cells with such metrics, by how their names begin.
+# Classes of tasks and benchmarks, by the first part of the names of their metrics.
 TASKS = {
     "tagging": "tagged.TaggingTask", "answers": "questions.QuestionTask", "choices": "choices.ChoiceTask",
     "coreference": "clusters.CoreferenceTask", "summaries": "summaries.SummaryTask",
@@ -31,7 +31,7 @@ BENCHMARKS = {
 
 
 def made_by(stage: str, metrics: dict) -> str:
-    """The part of a cell's configuration that names the class of its task or benchmark."""
+    """Return the part of a cell's configuration that names the class of its task or benchmark."""
     first = min(metrics, default="").split("/")[0]
     if stage in ("from_scratch", "finetune"):
         return f"task:\n  _target_: retable.tasks.{TASKS.get(first, 'sentences.SentenceTask')}\n"
@@ -40,7 +40,7 @@ def made_by(stage: str, metrics: dict) -> str:
 
 
 def writes_runs(root: Path) -> Write:
-    """Return a function that writes a cell below `root`."""
+    """Return a function that writes a cell into `root`."""
 
     def write(
         stage: str, out: str, system: str, seed: int | None, metrics: dict, record: dict = RECORD, **more
@@ -55,7 +55,7 @@ def writes_runs(root: Path) -> Write:
         config = f"system: {system}\nseed: {seed}\n{made_by(stage, metrics)}"
         (cell / "config.yaml").write_text(config, encoding="utf-8")
         with pytest.MonkeyPatch.context() as environment:
-            environment.setenv("DVC_ROOT", str(root))  # below which records are kept for all studies
+            environment.setenv("DVC_ROOT", str(root))  # the folder for records of all studies
             write_record(cell, RECORD | record)
         return folder
 
@@ -74,8 +74,10 @@ def write_likelihood(write_run: Write) -> Write:
 
 
 def writes_likelihoods(write_run: Write) -> Write:
-    """Return a function that writes a cell of given nats per unit, each of 10 tokens, 10 words and 60 bytes, on both
-    splits."""
+    """Return a function that writes a cell with given nats per unit, on both splits.
+
+    Each unit has 10 tokens, 10 words and 60 bytes.
+    """
 
     def write(stage: str, out: str, system: str, seed: int | None, nats: list[float], lost: Any = 0, **more) -> Path:
         n = len(nats)
@@ -113,13 +115,13 @@ def write_curve() -> Callable[[Path, list[float]], None]:
 
 @pytest.fixture
 def perplexity_of() -> Callable[[float], float]:
-    """Nats of a unit of 10 words whose perplexity per word is the given one."""
+    """Return the nats of a unit of 10 words with this perplexity per word."""
     return lambda perplexity: 10 * math.log(perplexity)
 
 
 @pytest.fixture
 def write_vectors(write_run: Write) -> Write:
-    """An evaluate cell of word vectors: analogies of so many per cent, by 3CosAdd and 3CosMul."""
+    """Write an evaluate cell of word vectors, with these accuracies of analogies in percent, by 3CosAdd and 3CosMul."""
 
     def write(corpus: str, system: str, seed: int, percent: float, percent_mul: float | None = None) -> Path:
         metrics = {}
@@ -135,7 +137,7 @@ def write_vectors(write_run: Write) -> Write:
 
 @pytest.fixture
 def write_neighbours(write_run: Write) -> Write:
-    """An evaluate cell with the neighbours of words: their ranks and what stands nearest."""
+    """Write an evaluate cell with neighbours of words: their ranks, and the nearest words."""
 
     def write(out: str, system: str, seed: int, found: dict[tuple[str, str], list[str]]) -> Path:
         folder = write_run("evaluate", out, system, seed, {})
@@ -149,7 +151,7 @@ def write_neighbours(write_run: Write) -> Write:
 
 @pytest.fixture
 def write_plane(write_run: Write) -> Write:
-    """An evaluate cell with pairs of words in the plane, each at ((x, y), (x, y))."""
+    """Write an evaluate cell with pairs of words in the plane, each at ((x, y), (x, y))."""
 
     def write(out: str, system: str, seed: int, places: list) -> Path:
         folder = write_run("evaluate", out, system, seed, {})

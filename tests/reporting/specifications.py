@@ -1,4 +1,4 @@
-"""The tables of `conf/table/`, which tests make as the report does, and their fields."""
+"""Make the tables of `conf/table/` as the report does, and read their fields."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +18,7 @@ REFERENCES = read_references()
 def framed(
     *folders: Path, references: pd.DataFrame = REFERENCES, notes: Mapping[str, Mapping[str, str]] | None = None
 ) -> pd.DataFrame:
-    """Return the aggregates of folders, with the published rows next to them."""
+    """Return the aggregates of folders, with published rows."""
     return complete(aggregate(map(read_result, folders), references), references, [], notes or {})
 
 
@@ -28,7 +28,7 @@ def made(name: str, frame: pd.DataFrame) -> Table:
 
 
 def of_rows(name: str, frame: pd.DataFrame) -> list[tuple[Table, pd.DataFrame]]:
-    """Return the tables of these rows, each with its own."""
+    """Return a table for each of these rows."""
     return [*rows_tables(name, SPECIFICATIONS[name], frame)]
 
 
@@ -37,12 +37,12 @@ def heads(table: Table) -> list[str]:
 
 
 def lines(table: Table, panel: str) -> list[dict[str, Value]]:
-    """Return the fields of each row by the columns' names."""
+    """Return the fields of each row, by the names of the columns."""
     return [dict(zip(heads(table), row.values, strict=True)) for row in table.panels[panel]]
 
 
 def fields(table: Table, panel: str) -> dict[str, dict[str, Value]]:
-    """Return the fields of each row, by its system's key or its label, by the columns' names."""
+    """Return the fields of each row by the names of the columns; rows are named by their system's key or label."""
     return {of(row[heads(table)[0]]): row for row in lines(table, panel)}
 
 

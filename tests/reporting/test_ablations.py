@@ -1,4 +1,4 @@
-"""Comparisons of a study, from result folders as stages leave them."""
+"""Test the comparisons of a study, made from result folders in the format of stages."""
 
 import math
 
@@ -22,7 +22,7 @@ COMPARISON = {
 
 @pytest.fixture
 def results_of(write_run):
-    """The values of systems on a corpus, given by seed."""
+    """Write the values of systems on a corpus, given by seed."""
 
     def build(values, corpus="grammar"):
         return [
@@ -37,7 +37,7 @@ def results_of(write_run):
 
 @pytest.fixture
 def compare(results_of):
-    """The table and rows of one comparison."""
+    """Return the table and the rows of one comparison."""
 
     def build(values, **changed):
         comparison = {k: v for k, v in (COMPARISON | changed).items() if v is not None}
@@ -55,7 +55,7 @@ BERT = {1: 0.50, 2: 0.60, 3: 0.70}
 
 
 def test_equal_seeds_are_pairs(compare):
-    """What the seeds share goes: the systems spread by 0.1, their differences by a hundredth of it."""
+    """What the seeds share cancels: the systems vary by 0.1, and their differences by a hundredth of it."""
     worse = {1: 0.451, 2: 0.550, 3: 0.649}
     table, rows = compare({"bert": BERT, "no_pairs": worse})
     test = stats.ttest_rel([*worse.values()], [*BERT.values()])
@@ -133,7 +133,7 @@ def test_a_claim_of_several_holds_where_each_does(compare, pairs, verdict):
     assert set(rows["verdict"]) == {verdict} and sentence(table).startswith(f"{verdict} (")
     assert sentence(table).count(" minus ") == len(pairs)
     assert "BERT minus no_pairs is +0.0520" in sentence(table)
-    assert rows.loc["same", "difference"] == pytest.approx(-0.001 / 3)  # to the first system, whatever was claimed
+    assert rows.loc["same", "difference"] == pytest.approx(-0.001 / 3)  # relative to the first system
 
 
 def test_one_run_decides_nothing(compare):

@@ -1,4 +1,4 @@
-"""The answer of a study: numbers are inserted into its sentences."""
+"""Test the answer of a study: numbers are inserted into its sentences."""
 
 import pandas as pd
 import pytest
@@ -11,7 +11,7 @@ FRAME = pd.DataFrame(
         ("kn5", "ptb", "", "test", "perplexity_word", 141.186, 138.2, 144.25, 1),
         ("gpt", "ptb", "sst2", "test", "accuracy", 0.8154, 0.79, 0.84, 3),
         ("kn5", "brown", "", "test", "perplexity_word", 297.0, float("nan"), float("nan"), 1),
-        ("kn3", "ptb", "", "test", "perplexity_word", float("nan"), float("nan"), float("nan"), 0),  # published only
+        ("kn3", "ptb", "", "test", "perplexity_word", float("nan"), float("nan"), float("nan"), 0),  # not run
     ],
     columns=["system", "corpus", "task", "split", "metric", "mean", "ci_low", "ci_high", "n"],
 )

@@ -1,4 +1,4 @@
-"""The tables of BLiMP and of questions, from result folders as the evaluate stage leaves them."""
+"""Test the tables of BLiMP and of questions, made from result folders in the format of stage evaluate."""
 
 import math
 
@@ -16,7 +16,7 @@ PARADIGMS = {"wh_island": "island_effects", "adjunct_island": "island_effects", 
 
 @pytest.fixture
 def write_blimp(write_run):
-    """An evaluate cell with ten pairs a paradigm, of which so many are right."""
+    """Write an evaluate cell with ten pairs per paradigm, with these numbers of right ones."""
 
     def write(corpus, system, seed, right):
         rows, index = [], 0
@@ -43,7 +43,7 @@ def write_blimp(write_run):
 
 
 def test_phenomena_beside_the_published(write_blimp, tmp_path):
-    right = {("lstm", 1): (6, 8, 10), ("lstm", 2): (8, 8, 10), ("kn5", 1): (2, 5, 3)}  # by paradigm
+    right = {("lstm", 1): (6, 8, 10), ("lstm", 2): (8, 8, 10), ("kn5", 1): (2, 5, 3)}  # numbers by paradigm
     folders = [write_blimp("ptb", *cell, dict(zip(PARADIGMS, each, strict=True))) for cell, each in right.items()]
     table, paradigms = write_tables(framed(*folders), SPECIFICATIONS, tmp_path)
     assert (table.name, paradigms.name) == ("blimp", "blimp-paradigms")
@@ -55,7 +55,7 @@ def test_phenomena_beside_the_published(write_blimp, tmp_path):
     islands = rows["island effects"]
     assert [*islands][1:5] == [f"{KN5} accuracy", f"{KN5} 95 % interval", "LSTM accuracy", "LSTM 95 % interval"]
     assert (islands[f"{KN5} accuracy"], islands["LSTM accuracy"]) == ("35.0", "75.0")
-    # three paradigms, which are blocks, tell nothing of others
+    # three paradigms, which are the blocks, are too few for an interval
     assert (rows["overall"][f"{KN5} accuracy"], rows["overall"][f"{KN5} 95 % interval"]) == ("33.3", "")
     assert rows["overall"]["LSTM accuracy"] == "83.3"
     assert rows["pairs of known words"][f"{KN5} accuracy"] == "26.7"
@@ -114,7 +114,7 @@ def test_questions(write_run, tmp_path):
     rows = cells(table, "web")
     piqa = "piqa, 0 shots (validation)"
     assert {key: value for key, value in rows["gpt"].items() if key.startswith(piqa)} == {
-        f"{piqa} questions": "4", f"{piqa} accuracy": "75.0",  # four questions have no interval
+        f"{piqa} questions": "4", f"{piqa} accuracy": "75.0",  # four questions are too few for an interval
         f"{piqa} per token": "50.0", f"{piqa} per byte": "25.0",
     }  # fmt: skip
     assert rows["gpt"]["sst2, 1 shot, generated (validation) accuracy"] == "25.0"

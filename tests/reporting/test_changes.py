@@ -1,4 +1,4 @@
-"""What changed between two reports, from their tables in CSV."""
+"""Test the changes between two reports, from their tables in CSV."""
 
 import subprocess
 
@@ -13,7 +13,7 @@ NAMES = {"before": "main", "after": "lineage"}
 
 
 def csv(rows: dict[str, tuple], corpus="grammar") -> str:
-    """A table of test perplexities: mean and interval by system."""
+    """Return a table of test perplexities: mean and interval, by system."""
     lines = [f"{name},{corpus},,test,perplexity_word,x,{mean},{low},{high}" for name, (mean, low, high) in rows.items()]
     return "\n".join([",".join([*CELL, "protocol", "mean", "ci_low", "ci_high"]), *lines]) + "\n"
 
@@ -60,7 +60,7 @@ def test_tables_of_a_commit(tmp_path, monkeypatch):
         subprocess.run(["git", *command], check=True)
     (folder / "perplexity.csv").write_text(AFTER)
     place = folder.relative_to(tmp_path)
-    for project in (tmp_path / "results", tmp_path):  # one below the root of its repository
+    for project in (tmp_path / "results", tmp_path):  # the first is a subfolder of its repository
         monkeypatch.chdir(project)
         assert tables_at("main", folder.relative_to(project)) == {"perplexity.csv": BEFORE}
     assert tables_of(place) == {"perplexity.csv": AFTER}

@@ -1,4 +1,4 @@
-"""The committed results of studies are what the code renders from the committed records, and agree with the papers."""
+"""Test that the committed results of studies are rendered from committed records, and agree with the papers."""
 
 import json
 import subprocess
@@ -18,12 +18,12 @@ from retable.reporting.verdicts import ELSEWHERE, NOT_RUN
 from tests.reporting.specifications import REFERENCES
 
 NOT_COMMITTED = {"report.html", "runs.csv"}
-BOUND = ["corpus", "split", "metric"]  # what the true distribution has one value for
+BOUND = ["corpus", "split", "metric"]  # the true distribution has one value for each combination
 
 
 @pytest.fixture(scope="module")
 def shown():
-    """All rows of all committed tables of aggregates."""
+    """Return all rows of all committed tables of aggregates."""
     tables = {path: pd.read_csv(path, dtype=str, keep_default_na=False) for path in STUDIES.glob("*/results/*.csv")}
     tables = {path: table for path, table in tables.items() if {*CELL, "mean", "verdict"} <= {*table}}
     return pd.concat(tables.values(), keys=map(str, tables), names=["table"])
@@ -46,7 +46,7 @@ def test_a_row_that_no_study_runs_says_why(shown):
 
 
 def test_tables_give_the_committed_figures_of_a_study_without_records():
-    """If they do not, and the change is meant: `retable report ptb`."""
+    """If this fails and the change is intended, run `retable report ptb`."""
     claims = yaml.safe_load((STUDIES / "ptb/study.yaml").read_text(encoding="utf-8"))["figure"]
     (figure,) = figures_of_tables(STUDIES / "ptb/results", figure=claims).items()
     assert svg_of(figure[1]) == (STUDIES / f"ptb/results/{figure[0]}.svg").read_text(encoding="utf-8")
@@ -57,7 +57,7 @@ def git(*command):
 
 
 def test_no_tolerance_was_set_or_widened_after_its_run(shown):
-    """The references of the commit that made a cell have the row already, with a tolerance that is not narrower.
+    """At the commit that made a cell, the references contain the row with a tolerance that is not narrower.
 
     Cells without a record name no commit: they were made before records were kept.
     """
@@ -89,8 +89,8 @@ def test_no_tolerance_was_set_or_widened_after_its_run(shown):
     ["history", "smoke", *(pytest.param(name, marks=pytest.mark.long) for name in ("gallery", "shakespeare_gpu"))],
 )
 def test_records_give_the_committed_bytes(name, monkeypatch, tmp_path):
-    """If they do not, and the change is meant: `retable report STUDY`, and commit the results."""
-    monkeypatch.chdir(tmp_path)  # and back
+    """If this fails and the change is intended, run `retable report STUDY`, and commit the results."""
+    monkeypatch.chdir(tmp_path)  # so that the working folder is restored
     enter_project(name)
     write_results(set_study(), {}, tmp_path)
     written = {path.name: path.read_bytes() for path in tmp_path.iterdir()}

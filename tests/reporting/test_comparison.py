@@ -1,4 +1,4 @@
-"""Comparisons of systems and cells, from result folders as stages leave them."""
+"""Test comparisons of systems and cells, made from result folders in the format of stages."""
 
 import numpy as np
 import pandas as pd
@@ -30,7 +30,7 @@ def nats(mean, seed):
 
 @pytest.fixture
 def cells(write_likelihood, write_classifier, tmp_path, monkeypatch):
-    """The folder of outputs with an LSTM of two seeds, a GPT of three, and classifiers on a task."""
+    """Return a folder of outputs with an LSTM with two seeds, a GPT with three, and classifiers on a task."""
     for system, mean, seeds in (("lstm", 22, 2), ("gpt", 21, 3)):
         for seed in range(1, seeds + 1):
             made = {"made_from": [f"pretrain/grammar/{system}-{seed}", "tokenize/grammar/word"]}
@@ -51,7 +51,7 @@ def test_systems_stand_for_the_cells_of_all_their_seeds(cells):
     (row,) = retable.compare("gpt", "lstm").to_dict("records")
     assert (row["corpus"], row["metric"], row["n"], row["other_n"]) == ("grammar", "test/perplexity_word", 3, 2)
     gap = np.mean([nats(21, s) for s in (1, 2, 3)]) - np.mean([nats(22, s) for s in (1, 2)])
-    assert row["difference"] == pytest.approx(gap / 10, rel=1e-4)  # nats a word, of ten words a unit
+    assert row["difference"] == pytest.approx(gap / 10, rel=1e-4)  # nats per word; a unit has ten words
     assert (row["verdict"], row["better"], row["pairs"], row["blocks"]) == ("better", 6, 6, N)
     assert retable.compare("lstm", "gpt")["verdict"].tolist() == ["worse"]
     assert row["p_holm"] == row["p"] and row["runs"].split() == [f"evaluate/grammar/gpt-{s}" for s in (1, 2, 3)]
@@ -76,7 +76,7 @@ def test_every_test_metric_is_compared_and_holms_rule_is_over_all(cells):
     assert frame["p_holm"].max() >= 2 * frame["p"].min()
     (row,) = retable.compare("bert_pretrained", "bert", "sentiment/test/matthews").to_dict("records")
     assert row["p_holm"] == row["p"]
-    assert len(retable.compare("gpt", "lstm", "validation/bits_per_byte")) == 1  # asked for, any metric is compared
+    assert len(retable.compare("gpt", "lstm", "validation/bits_per_byte")) == 1  # a named metric is compared
 
 
 def test_systems_on_other_units_are_not_compared(cells, write_likelihood):
@@ -129,7 +129,7 @@ def test_a_studys_pairs_are_a_table(cells):
 
 
 def test_lines_of_a_text_are_resampled_in_blocks_and_documents_are_not(write_likelihood):
-    """Neighbours that are alike: blocks of ten give an interval that is √10 times as wide."""
+    """Neighbouring lines are similar: with blocks of ten lines, the interval is √10 times as wide."""
     alike = 20 + np.repeat(np.random.default_rng(0).normal(0, 2, 40), 40)
     widths = {}
     for unit in ("line", "document"):
@@ -150,5 +150,5 @@ def test_units_that_may_be_alike_are_a_block(kind, unit, blocks):
     units = pd.DataFrame({"unit": range(N), "paradigm": np.arange(N) // 4, "document": np.arange(N) // 5})
     found = kind.blocks(units, unit)
     assert (None if found is None else len({*found})) == blocks
-    assert found is None or (np.diff(found) >= 0).all()  # neighbours stay together
-    assert kind is not MinimalPairs or kind.blocks(units[:4], unit) is None  # of one paradigm the pairs are alone
+    assert found is None or (np.diff(found) >= 0).all()  # neighbours are in one block
+    assert kind is not MinimalPairs or kind.blocks(units[:4], unit) is None  # pairs of one paradigm are not in blocks

@@ -1,4 +1,4 @@
-"""The diagnostics' tables and figures, from result folders as stages leave them."""
+"""Test tables and figures of diagnostics, made from result folders in the format of stages."""
 
 import math
 from pathlib import Path
@@ -16,7 +16,7 @@ from retable.reporting.results import read_result
 from tests.reporting import charts
 from tests.reporting.specifications import of_rows
 
-N = 40  # documents
+N = 40  # number of documents
 ENTROPY = {"local": 2.0, "agreement": 1.0, "nesting": 0.5, "repetition": 3.0}
 TOKENS = {"local": 60, "agreement": 20, "nesting": 5, "repetition": 15}
 EXCESS = {
@@ -39,7 +39,7 @@ def write(write_run):
 
 @pytest.fixture
 def phenomena(write):
-    """Two seeds of each system, half a tenth of a nat apart; documents differ by noise that all systems share."""
+    """Write two seeds per system, 0.05 nats apart; noise of documents is the same for all systems."""
     noise = np.random.default_rng(0).normal(0, 3, (N, 4))
     folders = []
     for system, excess in EXCESS.items():
@@ -48,7 +48,7 @@ def phenomena(write):
                 (unit, name, n := TOKENS[name], n * (ENTROPY[name] + excess[name] + 0.05 * (seed - 1)) + noise[unit, i],
                  n * ENTROPY[name])
                 for unit in range(N) for i, name in enumerate(TOKENS)
-                if unit or name != "nesting"  # the first document nests nothing
+                if unit or name != "nesting"  # the first document has no nesting
             ]  # fmt: skip
             table = pd.DataFrame(rows, columns=["unit", "phenomenon", "tokens", "nats", "true_nats"])
             folders.append(write("evaluate", f"grammar/{system}-{seed}-phenomena", system, seed, {}, phenomena=table))
@@ -71,13 +71,13 @@ def test_phenomena_means_are_those_of_the_sums(phenomena):
         assert cell[["share", "entropy"]].tolist() == pytest.approx(expected)
         assert cell["ci_low"] < cell["mean"] < cell["ci_high"]
     assert len(frame) == len(EXCESS) * len(diagnostics.PHENOMENA)
-    # the noise is the same for all, so a difference of a tenth of a nat is certain, and none is none
+    # noise is the same for all, so a difference of 0.1 nats is certain, and a difference of 0 is none
     assert frame.loc[("gpt", "local"), "p_best"] == frame.loc[("lstm", "local"), "p_best"] == 1
     assert frame.loc[("kn5", "local"), "p_best"] < 0.05 and frame.loc[("gpt", "agreement"), "p_best"] < 0.05
 
 
 def test_a_phenomenon_that_is_rare_or_not_there_has_no_nan(write):
-    """Of what one document alone has, samples without that document say nothing."""
+    """If a phenomenon occurs in only one document, resamples without this document have no value."""
     tables = {"phenomena": pd.DataFrame(
         [(unit, name, 10, 12.0 + unit, 10.0) for unit in range(4) for name in ("local", "agreement")]
         + [(0, "repetition", 2, 5.0, 3.0)],
@@ -107,7 +107,7 @@ def test_gradients_table(write):
     assert [row[0] for row in rows] == ["Elman RNN", "LSTM", "chaos"]
     assert rows[1][3] == f"{math.log(2) / -math.log(0.9):.1f}" and rows[2][3] == "inf"
     spreads = [row.values[2].spread for row in table.panels["ptb"]]
-    assert spreads == [f"{math.dist([0.4], [0.6]) / math.sqrt(2):.3f}", "", ""]  # of one seed none
+    assert spreads == [f"{math.dist([0.4], [0.6]) / math.sqrt(2):.3f}", "", ""]  # no deviation with one seed
 
 
 def test_sampling_table_leaves_out_what_was_not_measured(write):
@@ -196,7 +196,7 @@ def test_figures_have_the_numbers_of_each_system(diagnosed, phenomena):
         numbers = [cell.mean, cell.ci_low, cell.ci_high]
         assert bar[["mean", "ci_low", "ci_high"]].tolist() == pytest.approx(numbers, rel=1e-4)
     drawn = charts.marks(charts.specified(figures["phenomena"]), "bar")
-    assert [each["encoding"]["y"]["sort"] for each in drawn] == [["kn5", "lstm", "gpt"]] * 5  # by their totals
+    assert [each["encoding"]["y"]["sort"] for each in drawn] == [["kn5", "lstm", "gpt"]] * 5  # sorted by their totals
     (sentences,) = figures["positions"].concat
     for system in ("gru", "lstm"):
         assert charts.line(sentences, system) == ([*range(1, 9)], pytest.approx([5 / k for k in range(1, 9)], rel=1e-4))
@@ -205,7 +205,7 @@ def test_figures_have_the_numbers_of_each_system(diagnosed, phenomena):
     assert charts.line(above, "lstm", "norm") == ([k / 4 for k in range(1, 9)], [1 - k / 8 for k in range(8)])
     assert max(charts.line(above, "lstm", "clipped")[0]) == 1
     grammatical, nats = figures["sampling"].concat
-    assert charts.line(grammatical, "gru", "temperature") == ([25, 50], [20, 50])  # ends at what is varied least
+    assert charts.line(grammatical, "gru", "temperature") == ([25, 50], [20, 50])  # ends at the least diverse
     assert charts.line(nats, "gru", "temperature") == ([25, 50], [2.0, 1.5])
     star = next(rows for rows in charts.tables(nats, "x") if "held-out text" in set(rows["system"]))
     assert star[["x", "y"]].to_numpy().tolist() == [[20, 2.5]]

@@ -1,4 +1,4 @@
-"""The table of what ELMo adds, from result folders as the train stage leaves them."""
+"""Test the table of ELMo's gains, made from result folders in the format of stage train."""
 
 import pandas as pd
 import pytest
@@ -15,7 +15,7 @@ PAIRS = {"bilstm": "bilstm_elmo"}
 
 @pytest.fixture
 def write(write_run):
-    """Cells of a system on a task, given its values by seed."""
+    """Write the cells of a system on a task, with these values by seed."""
 
     def build(system, metric, *values):
         task = metric.split("/")[0]
@@ -33,7 +33,7 @@ def table_of(folders, pairs=PAIRS, references=REFERENCES):
 
 
 def test_increase_and_share_of_the_error_with_the_interval_over_seeds(write):
-    """And table 1's own row, in which 81.1 to 85.8 is 4.7 and 24.9 %."""
+    """Also for a row of table 1 of the paper: from 81.1 to 85.8 is 4.7, and 24.9 % of the error."""
     before, after = [0.80, 0.82, 0.81], [0.85, 0.86, 0.864]
     folders = write("bilstm", "sst5/test/accuracy", *before) + write("bilstm_elmo", "sst5/test/accuracy", *after)
     references = pd.DataFrame({"system": ["A", "A + ELMo"], "value": [0.811, 0.858], "source": "the paper"})

@@ -31,13 +31,13 @@ def write_losses(write_run):
         ([[5.0, 4.5]], 0.5),
         ([[5.0, 4.5, 4.5 - NOISE / 2]], None),
         ([[5.0, 4.5, 4.4]], 0.1),
-        ([[4.0, 4.5, 4.4]], None),  # worse than the first
+        ([[4.0, 4.5, 4.4]], None),  # higher than in the epoch before
         ([[5.0, 4.4, 4.4, 4.6]], None),
-        ([[5.0, *[4.0] * 19, 3.99999]], None),  # a step after the end of an epoch
-        ([[5.0, *[4.0] * 12, 3.9, 3.8, 3.79]], 0.11),  # the last tenth counts as one
+        ([[5.0, *[4.0] * 19, 3.99999]], None),  # a step after the end of the epoch
+        ([[5.0, *[4.0] * 12, 3.9, 3.8, 3.79]], 0.11),  # the last tenth of points counts as one
         ([[5.0, 4.5, 4.4], [5.0, 4.6, 4.5]], 0.1),  # both fall by more than they differ
-        ([[5.0, 4.5, 4.4], [5.0, 5.6, 5.2]], None),  # 0.1 and -0.2 on average
-        ([[5.0, 4.5, 4.4], [5.0, 4.2, 4.1]], None),  # the seeds differ by more
+        ([[5.0, 4.5, 4.4], [5.0, 5.6, 5.2]], None),  # changes 0.1 and -0.2 on average
+        ([[5.0, 4.5, 4.4], [5.0, 4.2, 4.1]], None),  # the seeds differ by more than the change
         ([[4.0]], None),
     ],
 )  # fmt: skip
@@ -64,10 +64,10 @@ def test_training_losses_are_smoothed_means_in_the_band_of_the_seeds(write_losse
     np.testing.assert_allclose(training["low"], np.min(smooth, axis=1), rtol=1e-4)
     np.testing.assert_allclose(training["high"], np.max(smooth, axis=1), rtol=1e-4)
     assert validation["y"].tolist() == [4.5, 2.5] and validation["low"].tolist() == [4, 2]
-    assert ends(figure) == {"lstm": pytest.approx(np.mean(smooth[-1]), rel=1e-4)}  # of the line, and not of the points
+    assert ends(figure) == {"lstm": pytest.approx(np.mean(smooth[-1]), rel=1e-4)}  # ends of lines, not of points
     assert f"decay {DECAY}" in subtitle(figure)
     assert len(marks(specified(figure), "area")) == 1
-    assert not marks(learning_curves(runs[:1])["pretrain · grammar"].to_dict(), "area")  # of a single seed no band
+    assert not marks(learning_curves(runs[:1])["pretrain · grammar"].to_dict(), "area")  # no band with one seed
 
 
 def test_enough_validation_losses_are_the_line(write_losses):
@@ -110,9 +110,9 @@ def test_planes_join_their_pairs(write_plane):
     glove, skipgram = tables(figure, "word")
     for number, pair in glove.groupby("pair"):
         assert {tuple(point) for point in pair[["x", "y"]].to_numpy()} == set(places[number])
-    assert skipgram["word"].tolist() == ["word00", "word01"]  # of the first seed
+    assert skipgram["word"].tolist() == ["word00", "word01"]  # words of the first seed
     heights = glove.set_index("word")["place"]
-    assert abs(heights["word00"] - heights["word10"]) > 0.05  # the dots nearly coincide, their names must not
+    assert abs(heights["word00"] - heights["word10"]) > 0.05  # the points nearly coincide, but the names must not
     assert heights[["word01", "word11"]].tolist() == pytest.approx([2.0, 0.0])
     assert {"word00", "word11", "GloVe"} <= set(texts(figure))
     assert planes([]) == {}

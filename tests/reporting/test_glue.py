@@ -1,4 +1,4 @@
-"""GLUE's tables, from result folders as the train stage leaves them."""
+"""Test GLUE's tables, made from result folders in the format of stage train."""
 
 import numpy as np
 import pandas as pd
@@ -25,7 +25,7 @@ SCORERS = {
 
 
 def predicted(task: str, right: float, seed: int) -> np.ndarray:
-    """The labels, but a share of them drawn anew."""
+    """Return the labels, with a share of them drawn again at random."""
     generator = np.random.default_rng((seed, round(100 * right)))
     return np.where(generator.random(N) < right, LABELS[task], generator.permutation(LABELS[task]))
 
@@ -41,7 +41,7 @@ def write(write_run):
 
 
 def writes_cells(write_run):
-    """A cell of a task that gets so large a share right by knowing."""
+    """Write a cell of a task that knows this share of the labels."""
 
     def write(task: str, system: str, seed: int, right: float, split: str = "validation"):
         predictions = predicted(task, right, seed)
@@ -55,7 +55,7 @@ def writes_cells(write_run):
 
 
 def tables_of(folders, baseline=None, notes=None):
-    """The tables by name, with the rows that they are made of."""
+    """Return the tables by name, with their rows."""
     frame, values = framed(*folders, notes=notes), tidy(map(read_result, folders))
     averages, runs = glue_averages(frame, values)
     if averages.empty:
@@ -144,7 +144,7 @@ def test_equal_systems_differ_by_nothing_that_is_significant(write):
 
 
 def test_tasks_outside_the_average_have_the_table_of_other_tasks(write, tmp_path):
-    """Such as one that is no task of GLUE, and one on its test split; without test labels it is shown on validation."""
+    """Such as a task outside of GLUE on its test split; without test labels, it is shown on validation."""
     cells = [write("rte", "bilstm", 1, 0.5), write("sst5", "bilstm", 1, 0.5, split="test")]
     assert tables_of(cells[1:]) == {}
     tasks, glue = write_tables(framed(*cells), SPECIFICATIONS, tmp_path)
@@ -171,7 +171,7 @@ def test_without_runs_of_all_tasks_there_is_no_average_and_no_difference(write):
 
 @pytest.mark.real
 def test_the_note_has_what_the_most_frequent_label_is_worth(data_dir):
-    """That of the training split, on validation."""
+    """The most frequent label of the training split is scored on validation."""
     columns = {"SST-2": -1, "MRPC": 0, "RTE": -1, "WNLI": -1}
     shares = {}
     for task, column in columns.items():
@@ -182,7 +182,7 @@ def test_the_note_has_what_the_most_frequent_label_is_worth(data_dir):
         shares[task] = (labels[1] == labels[0].mode()[0]).mean()
     f1_of_all = 2 * shares["MRPC"] / (1 + shares["MRPC"])
     assert SPECIFICATIONS["glue"]["notes"][2]["text"] == (
-        "The majority class of the training split scores 0.0 on CoLA, "  # a constant has a Matthews of 0
+        "The majority class of the training split scores 0.0 on CoLA, "  # Matthews of a constant prediction
         f"{100 * shares['SST-2']:.1f} on SST-2, {100 * shares['MRPC']:.1f} and {100 * f1_of_all:.1f} on MRPC, "
         f"{100 * shares['RTE']:.1f} on RTE and {100 * shares['WNLI']:.1f} on WNLI."
     )

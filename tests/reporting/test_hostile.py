@@ -1,4 +1,4 @@
-"""A report of names and texts that would be obeyed: in a browser, Markdown, LaTeX, a spreadsheet, a figure."""
+"""Test a report with names and texts that a browser, Markdown, LaTeX, a spreadsheet or a figure could interpret."""
 
 import csv
 import json
@@ -39,7 +39,7 @@ NAMES = [text for text in TEXTS if text.isprintable() and "/" not in text]
 
 
 class Seen(HTMLParser):
-    """The tags and attributes that a browser would obey."""
+    """Records the tags and attributes that a browser would interpret."""
 
     def __init__(self):
         super().__init__()
@@ -85,7 +85,7 @@ def test_a_field_of_a_spreadsheet_is_no_formula_and_keeps_its_type(tmp_path):
 
 
 def test_markdown_and_latex_show_texts_as_they_are():
-    # GitHub's and Python-Markdown's, which has another idea of what a backslash escapes.
+    # GitHub's Markdown, and Python-Markdown, which treats backslashes differently.
     text = markdown_table(table(TEXTS))
     assert len([line for line in text.split("\n") if line.startswith("|")]) == len(TEXTS) + 2
     made = python_markdown.markdown(text, extensions=["tables"])

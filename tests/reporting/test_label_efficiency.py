@@ -1,4 +1,4 @@
-"""Scores by the number of labels, from result folders as stages leave them."""
+"""Test scores by number of labels, made from result folders in the format of stages."""
 
 import pytest
 from scipy import stats
@@ -21,7 +21,7 @@ PRETRAINED = {100: [0.70, 0.75, 0.78], 10000: [0.81, 0.82, 0.80]}
 
 @pytest.fixture
 def write(write_run):
-    """The folders of both systems' runs, of the Bayes-optimal prediction, and of a system without a number."""
+    """Write the runs of both systems, of the Bayes-optimal prediction, and of a system without a number."""
 
     def build(scratch=SCRATCH, pretrained=PRETRAINED):
         folders = [write_run("prepare", "grammar", "oracle", 0, {"sentiment/test/accuracy": 0.9})]
@@ -96,7 +96,7 @@ def test_the_figure_has_both_lines_and_the_optimum(write):
         drawn = table(figure, "low").set_index("system").loc[system]
         for end in ("low", "high"):
             assert drawn[end].tolist() == pytest.approx(rows[f"{role}_ci_{end}"].tolist(), rel=1e-4)
-    # the intervals stand beside each other
+    # intervals of both systems are drawn next to each other
     assert line(figure, "bert")[0][0] < 100 < line(figure, "bert_pretrained")[0][0]
     assert ends(figure)["Bayes-optimal"] == pytest.approx(90)
     assert {"BERT", "BERT, pretrained", "Bayes-optimal", "100", "10,000"} <= set(texts(figure))

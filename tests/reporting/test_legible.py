@@ -1,4 +1,4 @@
-"""Texts of committed figures: inside the canvas, apart from each other, and large enough on a phone."""
+"""Test the texts of committed figures: inside the canvas, without overlap, and large enough on a phone."""
 
 from itertools import combinations
 from pathlib import Path
@@ -14,9 +14,9 @@ FILES = {
     "DejaVu Sans": ("dejavu/DejaVuSans.ttf", "dejavu/DejaVuSans-Bold.ttf"),
     "Liberation Sans": ("liberation/LiberationSans-Regular.ttf", "liberation/LiberationSans-Bold.ttf"),
 }
-PHONE = 366  # pixels that a page of 390 pixels leaves for a figure
-LEAST = 9  # pixels
-# drawn before there were records, from numbers that no table has
+PHONE = 366  # width of a figure in a page of 390 pixels
+LEAST = 9  # least height of a text in pixels
+# drawn before records existed, from numbers that no table has
 OLDER = [
     "embedded/results/[!ps]*.svg", "embedded/results/positions-*.svg", "embedded/results/scaling-*.svg",
     "gradients/results/gradients-*.svg", "translation/results/*.svg", "wordvectors/results/*.svg",
@@ -42,6 +42,6 @@ def test_texts_are_inside_apart_and_large_enough(name):
             wrong += [] if inside else [f"{figure}: {text!r} leaves the canvas"]
             wrong += [] if size * min(1, PHONE / width) >= LEAST else [f"{figure}: {text!r} is too small"]
         for (text, _, one), (other, _, two) in combinations(texts, 2):
-            if text != other and overlap(one, two):  # a name is drawn twice, first as its white edge
+            if text != other and overlap(one, two):  # a name is drawn twice, the first time as its white border
                 wrong.append(f"{figure}: {text!r} covers {other!r}")
     assert wrong == []

@@ -1,4 +1,4 @@
-"""The tables of the lineage and of what pretraining gives, from result folders as stages leave them."""
+"""Test the tables of the lineage and of the gains of pretraining, made from result folders in the format of stages."""
 
 import math
 
@@ -14,16 +14,16 @@ from retable.reporting.results import read_result, tidy
 from tests.reporting.specifications import fields, of_rows
 
 YEARS = {"kn5": 1998, "elman": 2010, "lstm": 2012, "gpt": 2018}
-N = 50  # documents
-NOISE = np.random.default_rng(0).normal(0, 2, N)  # that all systems share
-NATS = {  # of a document of 10 words, by seed
+N = 50  # number of documents
+NOISE = np.random.default_rng(0).normal(0, 2, N)  # the noise of documents, the same for all systems
+NATS = {  # nats of a document of 10 words, by seed
     "kn5": [25], "elman": [24, 24.2], "lstm": [21.9, 22.1], "gpt": [22, 22.3],
 }  # fmt: skip
 
 
 @pytest.fixture
 def write(write_likelihood):
-    """Cells of the lineage with their perplexities; `changed` gives systems other nats."""
+    """Write cells of the lineage with their perplexities; `changed` replaces the nats of some systems."""
 
     def build(**changed):
         folders = []
@@ -37,7 +37,7 @@ def write(write_likelihood):
 
 
 def tilt(system):
-    """What the documents are harder or easier for a system, so that differences have an interval."""
+    """Return how much harder or easier each document is for a system, so that differences have an interval."""
     return np.random.default_rng(len(system)).normal(0, 0.2, N)
 
 
@@ -50,15 +50,15 @@ def lineage_of(folders):
 def test_differences_are_nats_a_word_with_a_paired_interval(write):
     frame = lineage_of(write())
     row = frame.loc["elman"]
-    expected = stats.ttest_rel(24.1 + tilt("elman"), 25 + tilt("kn5"))  # kn5 has one run: the interval is over units
+    expected = stats.ttest_rel(24.1 + tilt("elman"), 25 + tilt("kn5"))  # kn5 has one run, so the interval is over units
     low, high = expected.confidence_interval(0.95)
     assert row["difference"] == pytest.approx((24.1 - 25 + (tilt("elman") - tilt("kn5")).mean()) / 10)
     assert [row["difference_low"], row["difference_high"]] == pytest.approx([low / 10, high / 10])
     assert (row["before"], row["verdict"]) == ("kn5", "better on these test texts, one seed")
     compared = frame.loc[["elman", "lstm", "gpt"]]
     assert compared["p_holm"].tolist() == pytest.approx([*holm(compared["p"])]) and pd.isna(frame.loc["kn5", "p_holm"])
-    assert row["difference_high"] - row["difference_low"] < 0.1 * (row["ci_high"] - row["ci_low"])  # for it is paired
-    assert frame.loc["gpt", "verdict"].startswith("undecided; ")  # its seeds spread too far
+    assert row["difference_high"] - row["difference_low"] < 0.1 * (row["ci_high"] - row["ci_low"])  # it is paired
+    assert frame.loc["gpt", "verdict"].startswith("undecided; ")  # its seeds differ too much
 
 
 def test_mistakes_in_the_lineage_are_told(write, write_likelihood):
@@ -82,7 +82,7 @@ LABELS, WRONG = ["positive", "negative"] * 100, ["negative", "positive"] * 100
 
 @pytest.fixture
 def write_task(write_classifier, write_run):
-    """Cells of a system on a task that get the first `right` of 200 examples right, by seed."""
+    """Write cells of a system on a task with the first `right` of 200 examples right, by seed."""
 
     def build(rights, corpus="grammar"):
         folders = []
@@ -119,7 +119,7 @@ def test_what_pretraining_gives_with_its_interval(write_task):
     assert cell["difference"] == pytest.approx(0.13)
     units = (np.mean(runs, axis=0) - np.mean(others, axis=0)).var(ddof=1) / 200
     seeds = sum(np.var([run.mean() for run in each], ddof=1) / 2 for each in (runs, others))
-    assert (high - low) / 2 > 2 * math.sqrt(units + seeds)  # of two and two seeds
+    assert (high - low) / 2 > 2 * math.sqrt(units + seeds)  # with two seeds for each system
     assert (cell["system"], cell["scratch"], cell["scratch_mean"], cell["bayes_optimal"]) == pytest.approx(
         ("gpt_pretrained", "gpt", 0.725, 0.93)
     )

@@ -1,4 +1,4 @@
-"""Scales, names at lines' ends, and panels of many systems."""
+"""Test scales, names at the ends of lines, and panels of many systems."""
 
 import json
 import re
@@ -66,7 +66,7 @@ def test_numbers_are_told_at_the_pointer_alone():
     assert opacity == {"condition": [{"param": nearest["name"], "empty": False, "value": 1}], "value": 0}
     frame = pd.DataFrame({"x": range(20), "y": range(20), "system": "one", "variant": ""})
     figure = line_panel(frame, Scale.over("x", frame["x"]), Scale.over("y", frame["y"]), {"": Look()})
-    assert "nearest_point" in figure.to_json()  # which the page has
+    assert "nearest_point" in figure.to_json()  # the page uses this parameter
     assert 'opacity="0"' not in drawn_of(figure) and drawn_of(figure).count("<path") < 20
 
 
@@ -84,7 +84,7 @@ def test_more_systems_than_colours_have_a_panel_each_before_the_others():
         *family_colours(["system_0"]).values(),
         FAINT,
     }
-    # each panel has the lines of all others and its own
+    # each panel has the lines of all other systems and its own
     assert len(re.findall(f'stroke="{FAINT}"[^>]* opacity="0.25"', drawn_of(figure))) == len(names) ** 2
     assert not tables(figure, "place")
     assert "facet" not in line_panel(lines_of(names[:-1]), X, Y, {"": Look()}).to_dict()
@@ -131,7 +131,7 @@ PACKAGES = {
 
 
 def test_the_family_of_a_recipe_is_that_of_its_model():
-    """The names, by which a family is chosen, agree with the classes."""
+    """The names from which a family is chosen agree with the classes of the models."""
     expected = {module: name for name, modules in PACKAGES.items() for module in modules.split()}
     wrong = {}
     conf = Conf(CONF)

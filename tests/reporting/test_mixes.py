@@ -1,4 +1,4 @@
-"""The figure and the table of ELMo's scalar mixes, from the weights that the train stage leaves."""
+"""Test the figure and table of ELMo's scalar mixes, from the weights that stage train saves."""
 
 from functools import partial
 
@@ -24,7 +24,7 @@ ELMO = partial(ELMo, d_model=2, d_cell=3, n_layers=2, dropout=0.0, filters=[(1, 
 
 @pytest.fixture
 def write(write_run):
-    """A cell whose mixture has these weights, before the softmax, and this scale."""
+    """Write a cell whose mix has these weights, before the softmax, and this scale."""
 
     def build(corpus, task, system, seed, weights, gamma, layers=None):
         if corpus == "grammar_pos":
@@ -68,7 +68,7 @@ def test_shares_are_read_from_the_weights_and_averaged_over_seeds(folders, write
     np.testing.assert_allclose(cola["share"], of_seeds.mean(axis=0))
     np.testing.assert_allclose(cola["share_std"], of_seeds.std(axis=0, ddof=1))
     assert cola["layer"].tolist() == [0, 1, 2] and set(cola["gamma"]) == {1.5} and set(cola["n"]) == {2}
-    assert "bilstm_elmo_last" not in set(frame["system"])  # a single layer takes all
+    assert "bilstm_elmo_last" not in set(frame["system"])  # this system uses a single layer
     single = read_result(folders[-1]).tables["mix"]
     assert single.to_dict("list") == {"layer": [2], "share": [1.0], "gamma": [3.0]}
     frame = frame_of([write("grammar", "sentiment", "some", 1, [1.0, 0.0], 1.0, layers=[2, 0])])

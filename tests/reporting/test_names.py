@@ -1,4 +1,6 @@
-"""Display names: every system of the project has one, and no two are equal. Meanings of heads of tables."""
+"""Test that every system has a display name, that no two names are equal, and that column headings have
+explanations.
+"""
 
 import csv
 from collections import Counter
@@ -16,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def keys() -> set[str]:
-    """Recipes, tokenizers, published systems, and systems of committed metrics."""
+    """Return recipes, tokenizers, published systems, and systems of committed metrics."""
     groups = [path.stem for group in ("recipe/*", "tokenizer") for path in ROOT.glob(f"conf/{group}/[!_]*.yaml")]
     measured = [
         row["system"]

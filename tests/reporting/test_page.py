@@ -1,4 +1,4 @@
-"""A study's page: what stands in it, and what a reader does with it in a browser."""
+"""Test the page of a study: its content, and how it works in a browser."""
 
 import re
 from dataclasses import replace
@@ -32,7 +32,9 @@ def entry(name: str, **more) -> Entry:
 
 
 def table() -> Table:
-    """As the Treebank's: four columns to see, others on a click, and rows that others published alone."""
+    """Return a table like the Treebank's: four columns are visible, a click shows others, and some rows are only
+    published.
+    """
     columns = [Column("System", numeric=False), Column("Context", numeric=False), Column("PPL/word", "Validation")]
     columns += [Column("bits", "Validation"), Column("PPL/word", "Test"), Column("95 % interval", "Test")]
     columns += [Column("published", "Test"), Column("verdict", "Test", numeric=False), Column("FLOPs")]
@@ -124,7 +126,9 @@ def test_commits_are_links_where_the_host_is_known():
 
 @pytest.fixture
 def opened(browser, tmp_path):
-    """Opens a page in the browser; what it asks of the network, or complains of, fails the test."""
+    """Open a page in the browser; the test fails if the page requests something from the network, or reports an
+    error.
+    """
     asked, said = [], []
 
     def open_page(text: str, width: int = 1280, scheme: str = "light"):
@@ -225,7 +229,7 @@ def test_a_number_opens_all_runs_that_made_it(opened):
 
 
 def test_figures_are_drawn_tell_values_at_the_mouse_and_give_their_data(opened):
-    """The last figure names its data in its parts, as maps of words do, whose many cells would be larger as JSON."""
+    """The last figure names its data in its parts, as maps of words do; their many cells would be larger as JSON."""
     data = pd.DataFrame({"loss": [3.5, 2.25], "name": ["a, b", 'c "d"']})
     bars = alt.Chart(data).mark_bar().encode(x="loss:Q", y="name:N", tooltip=["name:N", "loss:Q"])
     form = alt.DataFormat(type="csv")
@@ -250,7 +254,7 @@ def test_figures_are_drawn_tell_values_at_the_mouse_and_give_their_data(opened):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_an_accessibility_checker_has_nothing_to_say(opened, scheme):
     page = opened(page_of(table()), scheme=scheme)
-    for _ in range(2):  # the page, and its dialog
+    for _ in range(2):  # in the page, and in its dialog
         checked = Axe().run(page)
         assert checked.violations_count == 0, checked.generate_report()
         page.get_by_role("link", name="100.00").first.focus()

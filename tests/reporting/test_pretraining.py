@@ -1,4 +1,4 @@
-"""What pretrained models know: tables and figures from result folders as the benchmarks leave them."""
+"""Test tables and figures of what pretrained models know, made from result folders in the format of benchmarks."""
 
 import json
 
@@ -38,7 +38,7 @@ def write_held_out(write_run):
 
 @pytest.fixture
 def held_out(write_held_out, write_run):
-    """Folders of every objective's held-out metrics, and of the bounds, measured beside bert and beside t5."""
+    """Write held-out metrics of every objective, and bounds, which were measured with bert and with t5."""
     return [
         write_held_out("t5", 1, {"loss": 0.75, "accuracy": 0.75}),
         write_held_out("electra", 1, ELECTRA),
@@ -111,7 +111,7 @@ def senses(write_run):
 def test_senses_by_layer(senses, tmp_path):
     (table,) = write_tables(senses, SPECIFICATIONS, tmp_path / "results")
     rows = [[(value.text, value.spread) for value in row.values] for row in table.panels["grammar"]]
-    assert [row[1][0] for row in rows] == [*map(str, range(11)), "0", "1", "2", ""]  # 10 behind 9
+    assert [row[1][0] for row in rows] == [*map(str, range(11)), "0", "1", "2", ""]  # 10 comes after 9
     assert rows[10][0] == ("BERT", "") and rows[10][4:] == [("95.0", ""), ("85.0", "")]
     assert rows[12] == [("ELMo", ""), ("1", ""), ("2", ""), ("400", ""), ("85.0", "7.1"), ("75.0", "7.1")]
     assert [text for text, _ in rows[14]] == ["most frequent sense", "", "", "", "50.0", "50.0"]
@@ -139,7 +139,7 @@ def test_senses_figure_has_two_lines_a_system(senses):
     (figure,) = senses_figures(senses).values()
     assert line(figure, "elmo", "nearest") == ([0, 1, 2], pytest.approx([50, 85, 70]))
     assert line(figure, "elmo", "centroid") == ([0, 1, 2], pytest.approx([40, 75, 60]))
-    assert line(figure, "bert", "nearest")[0] == [*range(11)]  # 10 behind 9
+    assert line(figure, "bert", "nearest")[0] == [*range(11)]  # 10 comes after 9
     assert ends(figure) == {"bert": 95, "elmo": 70, "Most frequent sense": 50}
     assert {"BERT", "ELMo", "Most frequent sense"} <= set(charts.texts(figure))
     assert senses_figures(senses[senses["task"] == "none"]) == {}
@@ -174,9 +174,9 @@ def test_learning_curves_part_kinds_of_loss_and_know_the_bound(write_run, write_
     }
     bounded = figures["pretrain · grammar · masked_lm · grammar/word_marked"]
     assert ends(bounded)["True distribution"] == BOUND["masked/corrupted"]
-    assert len(marks(bounded.to_dict(), "rule")) == 2  # with the lines to the names
+    assert len(marks(bounded.to_dict(), "rule")) == 2  # including the lines that lead to names
     assert [*learning_curves([*results[:3], results[-1]])][1] == "pretrain · grammar · masked_lm"
-    more = write("bert_more", "grammar/word_marked", "masked_lm", rate=0.3)  # whose bound is another
+    more = write("bert_more", "grammar/word_marked", "masked_lm", rate=0.3)  # it has another bound
     figure = learning_curves([more, results[-1]])["pretrain · grammar · masked_lm"]
     assert set(ends(figure)) == {"bert_more"}
 

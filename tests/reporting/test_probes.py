@@ -1,4 +1,4 @@
-"""The table and the figure of probes, from result folders as the evaluate stage leaves them."""
+"""Test the table and the figure of probes, made from result folders in the format of stage evaluate."""
 
 import pytest
 
@@ -60,7 +60,7 @@ def test_the_figure_has_the_accuracies_by_layer(write_probes):
     assert line(part_of_speech, "elmo", "control") == ([0], [45.0])
     drawn = marks(specified(figure), "line")
     assert [mark["encoding"]["y"]["axis"]["title"] for mark in drawn] == ["number, %", "part of speech, %"]
-    colours = [mark["encoding"]["color"]["scale"] for mark in drawn]  # one that a panel lacks keeps its colour
+    colours = [mark["encoding"]["color"]["scale"] for mark in drawn]  # colours are the same in all panels
     assert colours[0] == colours[1] and colours[0]["domain"] == ["elmo", "gpt", "Most frequent label"]
     assert drawn[0]["encoding"]["strokeDash"]["scale"]["range"] == [[1, 0], [2, 3]]
     assert {"GPT", "ELMo", "Most frequent label", "number, %"} <= set(texts(figure))

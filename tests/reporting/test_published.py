@@ -30,7 +30,7 @@ def test_every_published_row_of_the_corpus_is_there(kn5, frame_of, write_vectors
     assert set(published[CELL].itertuples(index=False, name=None)) <= cells
     assert len(cells) == len(frame) and set(frame["corpus"]) == {"ptb"} and [*frame.columns] == COLUMNS
     unrun = frame[frame["n"] == 0]
-    assert len(unrun) == len(published) - 1  # all but kn5's
+    assert len(unrun) == len(published) - 1  # all but that of kn5
     assert unrun["mean"].isna().all() and (unrun["n"] == 0).all() and (unrun["runs"] == "").all()
     large = unrun.set_index(["system", "split"]).loc[("lstm_large", "test")]
     assert (large["published"], large["tolerance"], large["flops"]) == (78.4, 0.8, 1.6e16)
@@ -57,7 +57,7 @@ def test_published_rows_stand_beside_what_their_source_says(beside, shown):
     published = [row | {"system": "theirs", "task": task, "corpus": corpus, "value": 9.0} for task, corpus in places]
     measured = {"system": "ours", "task": "a", "corpus": "m", "split": "test", "metric": "bleu", "note": ""}
     measured |= {"mean": 8.0, "verdict": "n/a"}
-    oracle = measured | {"system": "oracle", "task": "b"}  # which brings none with it
+    oracle = measured | {"system": "oracle", "task": "b"}  # the oracle is not published
     frame = complete(pd.DataFrame([measured, oracle]), pd.DataFrame(published), [], {})
     unrun = frame[frame["verdict"] == ELSEWHERE]
     assert set(zip(unrun["task"], unrun["corpus"], strict=True)) == shown
@@ -90,13 +90,13 @@ def test_notes_are_of_one_corpus_and_of_all_metrics(write_likelihood, perplexity
 
 
 def test_what_was_published_in_bits_stands_beside_bits(write_likelihood, frame_of):
-    nats = [1.9 * 60] * 2  # units of 60 bytes
+    nats = [1.9 * 60] * 2  # units have 60 bytes
     cell = write_likelihood("evaluate", "tinyshakespeare/gpt_shakespeare-1", "gpt_shakespeare", 1, nats)
     table = made("perplexity", frame_of([cell]))
     rows = {row.values[0].key: row.values for row in table.panels["tinyshakespeare"]}
     assert list(rows) == ["gpt_shakespeare", "gpt_shakespeare_gpu"]
     place = heads(table).index("Validation bits/byte")
     shown = [(value.text, value.spread) for value in rows["gpt_shakespeare"][place : place + 3]]
-    # 1.9 nats a character where 1.88 ± 0.03 was published
+    # measured: 1.9 nats per character; published: 1.88 ± 0.03
     assert shown == [(f"{1.9 / math.log(2):.4f}", ""), ("2.7123", "0.0433"), ("pass", "")]
     assert [value.text for value in rows["gpt_shakespeare_gpu"][place : place + 3]] == ["", "2.1203", ELSEWHERE]

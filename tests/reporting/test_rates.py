@@ -1,4 +1,4 @@
-"""The table of learning rates, from result folders as stages leave them."""
+"""Test the table of learning rates, made from result folders in the format of stages."""
 
 import pytest
 
@@ -43,7 +43,7 @@ def test_the_lowest_loss_and_the_highest_metric_are_the_best(write):
     assert lstm["Validation × 2"].runs == ("pretrain/grammar/text-lstm_rate_2-1",)
     assert [bert[f"Validation × {times}"].text for times in (1, 2, 4)] == ["50.0", "75.0", ""]
     assert (bert["Task"].text, bert["Chosen by"].text) == ("sentiment", "accuracy")
-    assert bert["Best rate"].text == "0.001 *"  # the highest that was tried
+    assert bert["Best rate"].text == "0.001 *"  # the highest rate that was tried
     assert frame.loc[frame["best"], "rate"].tolist() == [2e-3, 1e-3]
     assert set(frame["split"]) == {"validation"}
 
@@ -70,6 +70,6 @@ def test_a_task_without_a_metric_to_choose_by_and_a_study_without_rates(write):
     for chosen_by in ({}, {"cola": "acuracy"}):
         with pytest.raises(UsageError) as mistake:
             tables({"bert": BERT}, folders, chosen_by)
-        told = "bert has rates, but no metric to choose the best for cola; write chosen_by: "
+        told = "bert has rates, but no metric to choose the best rate for cola; write chosen_by: "
         assert str(mistake.value) == told + "{cola: accuracy, or matthews}"
     assert rates_rows({}, {}, [], tidy([])).empty

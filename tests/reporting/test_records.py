@@ -1,4 +1,4 @@
-"""Records of cells: what is read from them is what the cells have, and they change only if numbers do."""
+"""Test records of cells: they have the content of the cells, and change only if numbers change."""
 
 import json
 import math
@@ -26,7 +26,7 @@ CODE = "c0de"
 
 
 def alike(one: Result, other: Result) -> bool:
-    """Whether two results are the same, with metrics of nine digits and configurations as they are read."""
+    """Return whether two results are equal, with metrics of nine digits and configurations as they are read."""
     assert one.metrics == pytest.approx(other.metrics, rel=1e-8) and one.metrics.keys() == other.metrics.keys()
     assert yaml.safe_load(one.config) == yaml.safe_load(other.config)
     assert (one.name, one.run, one.benchmark) == (other.name, other.run, other.benchmark)
@@ -38,7 +38,7 @@ def alike(one: Result, other: Result) -> bool:
 
 @pytest.fixture
 def trained(write_likelihood, write_curve):
-    """A cell with units and a curve, whose metrics have all their digits."""
+    """Return a cell with units and a curve, whose metrics have all their digits."""
     folder = write_likelihood("pretrain", "ptb/lstm-1", "lstm", 1, [30.0, math.pi * 10, 41.0])
     metrics = json.loads((folder / "metrics.json").read_text())
     (folder / "metrics.json").write_text(json.dumps(metrics | {"steps": 200, "flops": 1 / 3}))
@@ -49,7 +49,7 @@ def trained(write_likelihood, write_curve):
 
 @pytest.fixture
 def record(tmp_path):
-    """Write the record of a cell, and its path."""
+    """Write the record of a cell. Return the path of the record."""
 
     def write(cell, settings=SETTINGS):
         path = tmp_path / "records" / cell.relative_to(tmp_path / "outputs").with_suffix(".json")
@@ -61,7 +61,7 @@ def record(tmp_path):
 
 @pytest.fixture
 def mixed(write_run):
-    """A cell whose model has a scalar mix."""
+    """Return a cell whose model has a scalar mix."""
     model = Classification(ELMoBiLSTM(WORDS, ELMO, 2, 4, 1, layers=None), 2, dropout=0.0)
     with torch.no_grad():
         model.model.mix.weights.copy_(torch.tensor([0.1, 1 / 3, -2.0]))
@@ -102,7 +102,7 @@ def test_a_record_has_the_mix_without_the_weights(mixed, record):
     (found,) = read_results(path := record(mixed))
     direct = read_result(mixed)
     np.testing.assert_array_equal(found.tables["mix"], direct.tables["mix"])
-    config = yaml.safe_load(found.config)  # whose keys JSON makes texts
+    config = yaml.safe_load(found.config)  # JSON turns its keys into texts
     assert config["task"] == {"labels": {"0": "bad", "1": "good"}}
     assert alike(replace(found, config=direct.config), direct)
     with zipfile.ZipFile(path.with_suffix(".zip")) as archive:
@@ -124,7 +124,7 @@ def scaled(trained, factor):
 
 
 def remade(folder):
-    """Another making of the same cell."""
+    """Make the same cell again."""
     write_making(
         folder, {"git_commit": "ad" * 20, "git_dirty": True, "hardware": "?", "environment": {}, "seconds": 2.5}
     )
@@ -194,5 +194,5 @@ def test_any_wrong_byte_of_an_archive_is_one_line_or_changes_nothing(trained, re
             assert str(file) in str(error)
             damaged += 1
         else:
-            assert "units" not in found.tables or alike(found, expected)  # such as its date, or another name
+            assert "units" not in found.tables or alike(found, expected)  # changes such as the date, or another name
     assert damaged > len(whole) / 6

@@ -21,7 +21,7 @@ from tests.reporting.written import write_report
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
-    """The folder of the project, below which records are kept."""
+    """Return the folder of the project, which contains the records."""
     root = tmp_path_factory.mktemp("report")
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("DVC_ROOT", str(root))
@@ -53,7 +53,7 @@ FACTS = {
 
 @pytest.fixture(scope="module")
 def results(folders, root):
-    """The folder of the report."""
+    """Return the folder of the report."""
     write_report("ptb & <co>", folders, root / "results", SPECIFICATIONS, **FACTS)
     return root / "results"
 
@@ -64,7 +64,7 @@ def report(results):
 
 
 def entry(page: str, cell: str) -> str:
-    """What the page says of a cell, without marks."""
+    """Return the text of a cell on the page, without marks."""
     found = re.search(rf'<details class=cell id="{cell}">.*?</dl>', page, re.DOTALL)[0]
     return " ".join(html.unescape(re.sub("<[^>]+>", " ", found)).split())
 
@@ -103,7 +103,7 @@ def test_verdicts_are_counted_and_failures_named(report, results):
     assert "Study ptb &amp; &lt;co&gt;" in report
     failure = "LSTM, small on ptb, test perplexity_word: 118.00, published 114.5 ± 0 (Zaremba et al. 2014"
     assert failure in report
-    # KN5's 142 is further from 141.2 than counts differ. All units are equal here, so the test's interval has no width.
+    # KN5's 142 differs from 141.2 by more than counts can. All units are equal, so the test's interval has no width.
     summary = (results / "report.md").read_text(encoding="utf-8")
     others = REFERENCES[(REFERENCES["corpus"] == "ptb") & (REFERENCES["beside"] != "run")]
     unrun = (others["not_run"] != "").sum()
@@ -128,7 +128,7 @@ def test_verdicts_are_counted_by_kind(write_likelihood, perplexity_of, tmp_path)
     for n, failures in ((2, 0), (3, 1)):
         write_report("two", {"evaluate": folders[:n]}, out := tmp_path / str(n), SPECIFICATIONS)
         page = (out / "report.html").read_text(encoding="utf-8")
-        assert (f'<li class="fail"><b>{failures}</b>' in page) == (failures > 0)  # no failure is not coloured as one
+        assert (f'<li class="fail"><b>{failures}</b>' in page) == (failures > 0)  # 0 failures are not coloured
         assert ("<li><b>0</b>outside the tolerance" in page) == (failures == 0)
         summary = (out / "report.md").read_text(encoding="utf-8")
         counts = "; ".join(f"{count} {verdicts.MEANINGS[each]}" for each, count in
@@ -142,7 +142,7 @@ def test_verdicts_are_counted_by_kind(write_likelihood, perplexity_of, tmp_path)
 
 
 def test_several_benchmarks_of_a_cell_are_one_run(write_likelihood, perplexity_of, tmp_path):
-    """With a table each, whose numbers lead to the one row of the cell that measured them."""
+    """There is one table per benchmark; numbers in all of them lead to the row of the cell that measured them."""
     cell = "grammar/lstm-1-measured-phenomena"
     likelihoods = write_likelihood("evaluate", cell, "lstm", 1, [perplexity_of(50)] * 5)
     (phenomena := likelihoods.parent / "phenomena").mkdir()
@@ -169,7 +169,7 @@ def overlaps(folder):
 
 
 def test_a_table_notes_test_data_that_occur_in_training_data(results, write_run, write_likelihood, tmp_path):
-    """The shares of its corpora and tasks, where stages measured them."""
+    """The note has the shares of its corpora and tasks, if stages measured them."""
     folders = {"prepare": [write_run("prepare", "c", "oracle", 0, {"test/lines": 9})], "finetune": []}
     folders["evaluate"] = [write_likelihood("evaluate", "c/kn5-1", "kn5", 1, [10.0] * 5)]
     write_report("own", folders, tmp_path / "plain", SPECIFICATIONS)
@@ -178,7 +178,7 @@ def test_a_table_notes_test_data_that_occur_in_training_data(results, write_run,
         metrics = {"test/lines": 9, "test/overlap_lines": lines, "test/overlap_13grams": 0.0106}
         folders["prepare"].append(write_run("prepare", corpus, "oracle", 0, metrics))
         folders["evaluate"].append(write_likelihood("evaluate", f"{corpus}/kn5-1", "kn5", 1, [10 * math.log(141)] * 5))
-    for seed, drawn in ((1, 0.02), (2, 0.03)):  # each with training examples of its own
+    for seed, drawn in ((1, 0.02), (2, 0.03)):  # each has other training examples
         shares = {"accuracy": 0.9, "overlap_examples": drawn, "overlap_contradicted": 0.01}
         metrics = {f"sst2/validation/{name}": share for name, share in shares.items()}
         folders["finetune"].append(write_run("finetune", f"glue/sst2-bert-{seed}", "bert", seed, metrics))
@@ -198,12 +198,12 @@ def test_dvc_gets_the_scores_by_system(results):
 
 
 def test_dvc_gets_what_systems_are_judged_by():
-    """The rest of what was measured would be thousands of columns of `dvc exp show`."""
+    """Other measured numbers would be thousands of columns of `dvc exp show`."""
     rows = [
         ("gpt", "", "test", "perplexity_word", 9.0),
         ("gpt", "", "test", "bits_per_byte", 0.5),
         ("gpt", "", "validation", "perplexity_word", 10.0),
-        ("gpt", "cola", "validation", "matthews", 0.25),  # whose test split has no labels
+        ("gpt", "cola", "validation", "matthews", 0.25),  # its test split has no labels
         ("gpt", "sentiment", "validation", "accuracy", 0.75),
         ("gpt", "sentiment", "test", "accuracy", 0.5),
         ("bpe", "tokenizer", "test", "fertility", 1.5),
@@ -232,7 +232,7 @@ def test_the_same_numbers_give_the_same_bytes_whenever_they_were_made(folders, r
     assert {"report.html", "report.md", "perplexity.csv", "perplexity-ptb.svg", "runs.csv"} <= set(files)
     first, second = ({name: (folder / name).read_bytes() for name in files} for folder in (results, tmp_path))
     differing = {name for name in files if first[name] != second[name]}
-    assert differing == {"runs.csv", "report.html", "report.md"}  # which have the commit and the machine
+    assert differing == {"runs.csv", "report.html", "report.md"}  # these have the commit and the machine
     assert "- 3 cells: commit adadadadad; " in (tmp_path / "report.md").read_text(encoding="utf-8")
 
 
@@ -246,7 +246,9 @@ LABELS = {"claim": "Better.", "pretrained": "bert_pre", "scratch": "bert", "metr
 def test_every_comparison_and_figure_is_in_the_report(
     write_run, write_vectors, write_neighbours, write_plane, tmp_path
 ):
-    """All that a study may ask for, in one report; those of tasks and likelihoods are in the committed results."""
+    """One report has everything that a study can request; committed results have comparisons of tasks and
+    likelihoods.
+    """
 
     def trained(corpus, metric, **systems):
         for system, values in systems.items():
@@ -294,8 +296,8 @@ def test_every_comparison_and_figure_is_in_the_report(
     assert text["report.html"].count("<figure ") == len(figures)
     assert "<figcaption>Label efficiency, grammar-sentiment <" in text["report.html"]
     assert "finetune/grammar/cola-bert-1 finetune/grammar/cola-bert-2" in text["ablation-pairs.csv"]
-    assert len(pd.read_csv(files["glue-differences.csv"])) == 1 + 1  # the average too
+    assert len(pd.read_csv(files["glue-differences.csv"])) == 1 + 1  # one task and the average
     means = json.loads(text["metrics.json"])["skipgram"]
     assert means["grammar/analogies/total/accuracy"] == 0.6 and means["grammar_3m/analogies/total/accuracy"] == 0.8
     assert "grammar_3m" in text["tokenizers.csv"]
-    assert "grammar,tokenizer" not in text["tokenizers.csv"]  # one of them measured nothing
+    assert "grammar,tokenizer" not in text["tokenizers.csv"]  # one of the two measured nothing

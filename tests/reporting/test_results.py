@@ -30,7 +30,7 @@ def perplexity_row(system, folders, references=NONE_PUBLISHED):
 
 
 def test_few_units_or_other_segmentations_have_no_test(write_likelihood, p_best):
-    # Two documents have three resamples, of which an interval would say little and be believed.
+    # Two documents have only three different resamples, so an interval would be misleading.
     for n, has in ((4, False), (5, True)):
         folder = write_likelihood("evaluate", f"c{n}/lstm-1", "lstm", 1, [40.0, 50.0, 45.0, 41.0, 44.0][:n])
         row = perplexity_row("lstm", [folder])
@@ -50,7 +50,7 @@ PARTS = {"none": [0] * 6, "some": [3, 0, 1, 0, 2, 9], "other": [3, 0, 1, 0, 3, 9
     ],
 )  # fmt: skip
 def test_systems_whose_tokens_leave_out_other_parts_of_the_text_are_not_compared(write_likelihood, lost, compared):
-    """Those that read less have fewer nats, and are not the best for that."""
+    """Systems that read less text have fewer nats, and must not be the best for this reason."""
     generator, folders, parts = np.random.default_rng(0), [], dict(zip("abcd", lost.split(), strict=False))
     for place, (name, part) in enumerate(parts.items()):
         nats = (generator.normal(50, 4, size=6) - 10 * place).tolist()
@@ -76,7 +76,7 @@ def test_the_table_shows_the_share_in_place_of_bits_per_byte(write_likelihood):
 
 @pytest.fixture
 def p_best(write_likelihood):
-    """The p-values of systems on the test split, by metric, given their nats by unit."""
+    """Return the p-values of systems on the test split, by metric, from their nats by unit."""
 
     def build(systems):
         cells = [write_likelihood("evaluate", f"ptb/{name}-1", name, 1, [*each]) for name, each in systems.items()]
@@ -86,8 +86,10 @@ def p_best(write_likelihood):
 
 
 def test_perplexities_are_compared_by_their_ratio(p_best):
-    """One system is off by nats on every line: as perplexities, that few lines make most of a resample's difference
-    hid it."""
+    """One system is worse by some nats on every line.
+
+    As a difference of perplexities this was hidden, because a few lines make most of a resample's difference.
+    """
     generator = np.random.default_rng(0)
     nats = generator.normal(45, 3, size=40)
     p = p_best({"a": nats, "b": nats + np.abs(generator.normal(150, 60, size=40))})
@@ -106,16 +108,16 @@ def test_one_seed_has_no_deviation_but_an_interval_over_units(write_likelihood):
 
 def test_the_best_system_is_set_apart_by_the_paired_test(p_best):
     random = np.random.default_rng(0)
-    hard = random.normal(40, 5, size=200)  # how hard each unit is, for every system
+    hard = random.normal(40, 5, size=200)  # how hard each unit is for every system
     nats = {"oracle": hard - 5, "best": hard, "equal": hard + random.normal(0, 0.1, 200), "worse": hard + 0.2}
     p = p_best(nats).xs("perplexity_word", level="metric")
     assert math.isnan(p["oracle"])
     assert p["equal"] > 0.05 and p["best"] > 0.05 and max(p["best"], p["equal"]) == 1
-    assert p["worse"] < 0.01  # a fifth of a nat, far within the spread between units
+    assert p["worse"] < 0.01  # 0.2 nats, much less than the deviation between units
 
 
 def test_classifiers(write_classifier):
-    labels = ["NA", "yes"] * 50  # pandas would take one of them for a missing value
+    labels = ["NA", "yes"] * 50  # pandas would read one of them as a missing value
     folders = [
         write_classifier("grammar/gpt-1", "gpt", 1, "cola", labels, [*["yes"] * 10, *labels[10:]]),
         write_classifier("grammar/gpt-2", "gpt", 2, "cola", labels, labels),
@@ -156,7 +158,7 @@ def test_runs_that_contradict_each_other_or_their_units_are_refused(write_likeli
 
 
 class Reversal(Task):
-    """A kind of task as one might write it: a unit is a word, with the share of its letters that are right."""
+    """A user's kind of task: a unit is a word, with the share of its letters that are right."""
 
     kind = "reversal"
 
@@ -224,7 +226,7 @@ def test_what_tells_no_merit_has_an_interval_and_no_best(write_run):
         folders.append(write_run("evaluate", f"ptb/{system}-1-lambada", system, 1, metrics))
         units.to_csv(folders[-1] / "units.csv", index=False)
     rows = rows_of(folders)["p_best"].xs(("prompted_lambada", "test"), level=("task", "split"))
-    assert rows["a", "perplexity"] == 1 and rows["b", "perplexity"] < 0.01  # the lower the better
+    assert rows["a", "perplexity"] == 1 and rows["b", "perplexity"] < 0.01  # lower is better
     assert math.isnan(rows["a", "unknown"]) and math.isnan(rows["b", "unknown"])
     unknown = rows_of(folders).loc[("a", "prompted_lambada", "test", "unknown")]
     assert unknown["ci_low"] < 1 / 3 < unknown["ci_high"]

@@ -1,4 +1,4 @@
-"""Laws, isoFLOP curves and their figures, from result folders as stages leave them."""
+"""Test laws, isoFLOP curves and their figures, made from result folders in the format of stages."""
 
 import math
 from dataclasses import replace
@@ -23,7 +23,7 @@ BUDGETS = {"1e10flops": 1e10, "1e11flops": 1e11, "1e12flops": 1e12}
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """By stage those of 15 models that follow LAW, and of a language whose entropy is its E."""
+    """Return, by stage, the results of 15 models that follow LAW, and of a language whose entropy is its E."""
     write_run = writes_runs(tmp_path_factory.mktemp("laws"))
     oracle = {"test/perplexity_word": math.exp(LAW.E), "test/perplexity_word_alone": math.exp(2.1)}
     found = {"prepare": [write_run("prepare", "toy", "oracle", 0, oracle)], "pretrain": [], "evaluate": []}
@@ -97,7 +97,7 @@ def test_a_law_of_points_is_judged_by_a_published_fit(tmp_path):
 
 
 def test_models_stand_by_budget_size_and_seed_and_their_mean_in_the_figure(frame, found):
-    # Whatever their C, which whole steps make a little more or less than the budget.
+    # By budget, not by C: with whole steps, C is slightly more or less than the budget.
     twice = pd.concat([frame.assign(seed=2), frame]).sample(frac=1, random_state=1)
     uneven = twice.assign(C=twice["C"] * (1 + 1e-3 * np.sin(np.arange(len(twice)))))
     rows = scaling_laws.models_rows({"toy": replace(found["toy"], points=uneven)})

@@ -1,4 +1,4 @@
-"""The curve of accuracies by the number of examples, from result folders as the evaluate stage leaves them."""
+"""Test the curve of accuracies by number of examples, made from result folders in the format of stage evaluate."""
 
 import pandas as pd
 import pytest
@@ -9,11 +9,11 @@ from retable.reporting.shots import shots_figures
 from tests.reporting.charts import line, table, texts
 from tests.reporting.specifications import REFERENCES
 
-ACCURACIES = {"gpt": {0: 5, 1: 6, 4: 8}, "kn5": {0: 5, 4: 4}}  # right of ten
+ACCURACIES = {"gpt": {0: 5, 1: 6, 4: 8}, "kn5": {0: 5, 4: 4}}  # right answers out of ten
 
 
 def test_a_line_a_system_goes_through_its_accuracies_a_figure_a_split(write_run):
-    # Questions of another kind, asked in one way, have no line.
+    # Questions of another kind, with one number of examples, have no line.
     other = {"prompted_sst2_2/validation/accuracy": 0.5, "prompted_toy_2_generated/validation/accuracy": 0.1}
     folders = [write_run("evaluate", "grammar/gpt-1-other", "gpt", 1, other)]
     for system, by_shots in ACCURACIES.items():

@@ -1,4 +1,4 @@
-"""Tables of one's own: what a specification says, and what is refused."""
+"""Test a user's tables: the settings of a specification, and its errors."""
 
 import numpy as np
 import pandas as pd

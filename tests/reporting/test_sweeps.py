@@ -1,4 +1,4 @@
-"""Tables and figures of sweeps, and the expected best of k trials."""
+"""Test tables and figures of sweeps, and the expected best of k trials."""
 
 from itertools import product
 
@@ -11,7 +11,7 @@ from tests.reporting.specifications import lines
 
 
 def trials(direction: str = "minimize", n: int = 12, **columns: list) -> pd.DataFrame:
-    """Whose value is that of the first setting alone."""
+    """Return trials whose value is that of the first setting."""
     draw = np.random.default_rng(0)
     rates = 10 ** draw.uniform(-4, -1, n)
     facts = {"trial": range(n), "state": ["complete"] * n, "value": np.log10(rates) ** 2, "step": [np.nan] * n}

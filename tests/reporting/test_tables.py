@@ -12,7 +12,7 @@ NASTY = r"a_b|c & <d> 50% $x$ {y} ~z^ #1 \n *e*"
 def test_an_oracle_without_systems_of_its_task_is_left_out(write_likelihood, perplexity_of, tmp_path, write_run):
     folder = write_likelihood("prepare", "toy", "oracle", 0, [perplexity_of(45)] * 5)
     assert write_tables(aggregate([read_result(folder)], REFERENCES), SPECIFICATIONS, tmp_path / "results") == []
-    # Beside a system of one task it would look like that one's bound.
+    # In the same table as a system of one task, it would look like a bound for that task.
     bounds = {"sentiment/test/accuracy": 0.9, "sentiment/test/matthews": 0.8, "acceptability/test/accuracy": 0.95}
     folders = [
         write_run("prepare", "grammar", "oracle", 0, bounds),
@@ -66,7 +66,7 @@ def test_neighbours_stand_under_their_words(write_neighbours, tmp_path):
     table, frame = tables[0]
     assert [(column.group, column.title) for column in table.columns] == [("", ""), ("NA", "1"), ("rare|", "90")]
     assert table.panels.keys() == {"GloVe", "Skip-gram"}
-    assert texts(table, "Skip-gram") == [["1", "b", "c"], ["2", '"', ""]]  # of the first seed
+    assert texts(table, "Skip-gram") == [["1", "b", "c"], ["2", '"', ""]]  # words of the first seed
     assert table.panels["Skip-gram"][0].values[0].runs == ("evaluate/ptb/skipgram-1",)
     assert markdown_table(table).count("System: ") == 2
     write_table(table, frame, tmp_path)
@@ -92,7 +92,7 @@ def test_markdown_and_latex_escape_every_special():
         r"a\_b\textbar{}c \& \textless{}d\textgreater{} 50\% \$x\$ \{y\} "
         r"\textasciitilde{}z\textasciicircum{} \#1 \textbackslash{}n *e*"
     )
-    assert text.count(expected) == 6  # title, note, group, column, corpus, field
+    assert text.count(expected) == 6  # in title, note, group, column, corpus, field
     assert rf"{expected} & \textbf{{1.0}} $\pm$ 0.1 \\" in text
     for line in ("toprule", "midrule", "bottomrule", "cmidrule(lr){2-2}"):
         assert f"\\{line}" in text

@@ -1,4 +1,4 @@
-"""The tables of all kinds of tasks, from result folders of ten units whose scores have closed forms."""
+"""Test the tables of all kinds of tasks, from result folders of ten units whose scores have closed forms."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -17,13 +17,13 @@ from tests.reporting.specifications import lines as rows_of
 from tests.reporting.written import write_report
 
 N = 40
-ORDER = np.random.default_rng(1).permutation(N)  # of units that are right: neighbours are not alike
+ORDER = np.random.default_rng(1).permutation(N)  # order of the right units, so that neighbours are not similar
 SPANS = ["spans_right", "spans_predicted", "spans_labelled"]
 KEY = ["abc", "de"]
 
 
 def average(n):
-    """The mean of the three F1, by the metric's own function."""
+    """Return the mean of the three F1, by the function of the metric."""
     right, wrong = coreference_counts(KEY, KEY), coreference_counts(KEY, ["ab", "d"])
     return float(coreference_metrics(np.stack([right] * n + [wrong] * (N - n)))["average_f1"])
 
@@ -32,9 +32,9 @@ class Kind(NamedTuple):
     corpus: str
     right: dict  # columns of a unit that is right
     wrong: dict
-    metric: str  # the main one
-    head: str  # of its column
-    scores: Callable[[int], dict[str, float]]  # all metrics where n of ten units are right
+    metric: str  # the main metric
+    head: str  # heading of its column
+    scores: Callable[[int], dict[str, float]]  # all metrics if n of ten units are right
 
 
 KINDS = {
@@ -117,10 +117,10 @@ def test_intervals_are_over_units_and_spreads_over_seeds(write, kind):
         assert cell["std"] == pytest.approx(np.std(values, ddof=1)) and cell["p_best"] == 1
         assert min(scores(0)[metric], 0.01) < cell["ci_low"] < cell["mean"] < cell["ci_high"] < 1
     alone = framed(write("alone", 1, N // 2)).set_index(["system", "split", "metric"])
-    for metric in scores(1):  # the number of units that are right has a standard deviation of √N / 2
+    for metric in scores(1):  # the number of right units has a standard deviation of √N / 2
         slope = scores(N // 2 + 1)[metric] - scores(N // 2)[metric]
         ends = alone.loc[("alone", "test", metric), ["ci_low", "ci_high"]].astype(float)
-        assert np.ptp(ends) == pytest.approx(2 * 2.02 * slope * np.sqrt(N) / 2, rel=0.4)  # of words it were half of it
+        assert np.ptp(ends) == pytest.approx(2 * 2.02 * slope * np.sqrt(N) / 2, rel=0.4)  # with words: half
 
 
 def test_units_that_contradict_the_metrics_are_refused(write, kind, tmp_path):

@@ -1,4 +1,4 @@
-"""Verdicts by hand-made tables, by properties, and the references that they are judged by."""
+"""Test verdicts by hand-made tables and by properties, and the references that they use."""
 
 import math
 
@@ -22,26 +22,27 @@ from tests.reporting.specifications import REFERENCES
         ([Row(141.2, 1.5, 139.6999, 3)], ["outside, better"]),
         ([Row(0.8, 0.01, 0.82, 3, "highest")], ["outside, better"]),
         ([Row(0.8, 0.01, 0.78, 3, "highest")], ["fail"]),
-        # too few seeds, except of a system without seeds, which is a failure in both directions
+        # too few seeds; a system without seeds fails in both directions
         ([Row(100, 1, 102, 2)], ["open"]),
         ([Row(100, 1, 98, 1, deterministic=True)], ["fail"]),
         ([Row(100, 1, 100.5, 1)], ["pass"]),
         ([Row(100, 1, 100.5, 3, undecidable=True)], ["undecidable"]),
         ([Row(100, 1, 102, 3, undecidable=True)], ["fail"]),
         ([Row(100, 1), Row(90, math.nan, 91.0, 3)], ["not run", "n/a"]),
-        # another row in the band; nearer to ours but outside of the band
+        # another row in the band; a row nearer to ours, but outside of the band
         ([Row(100, 1, 100, 3), Row(101)], ["agrees", "not run"]),
         ([Row(100, 1, 101, 3), Row(101.5)], ["agrees", "not run"]),
         ([Row(100, 1, 100.5, 3), Row(101.5)], ["pass", "not run"]),
-        # a group: all rows agree and the difference is reproduced; its own band decides for the row with the narrow one
+        # a group: all rows agree and the difference is reproduced; the row with the narrow band is decided by its own
+        # band
         ([Row(100, 1, 100.4, 3), Row(100.8, 1, 101, 3)], ["pass (group)", "pass (group)"]),
         ([Row(100, 1, 100.9, 3), Row(100.8, 1, 100.1, 3)], ["agrees", "agrees"]),
         ([Row(100, 0.5, 100.1, 3), Row(100.8, 1, 100.7, 3)], ["pass", "pass (group)"]),
         ([Row(100, 1, 100.4, 3), Row(100.8, 1, 102, 3)], ["agrees", "fail"]),
-        # a chain is one group: the last row breaks it
+        # a chain is one group, but the last row breaks it
         ([Row(100, 1, 100, 3), Row(101, 1, 101, 3), Row(102, 1)], ["agrees", "agrees", "not run"]),
         ([Row(100, 1, 100, 3), Row(101, 1, 101, 3), Row(102, 1, 102, 3)], ["pass (group)"] * 3),
-        # other recipes and late tolerances
+        # other recipes, and tolerances that were set late
         ([Row(100, 1, 100, 3, other_recipe=True), Row(90)], ["pass, other recipe", "not run"]),
         ([Row(100, 1, 100, 3, other_recipe=True), Row(101)], ["agrees, other recipe", "not run"]),
         ([Row(100, 1, 100, 3), Row(101, 1, 101, 3, other_recipe=True)], ["agrees", "agrees, other recipe"]),
@@ -63,7 +64,7 @@ def test_a_wider_tolerance_only_turns_outside_into_within(column, wider):
     after = verdicts.verdicts([row._replace(tolerance=row.tolerance + wider), *column[1:]])[0]
     outside = ("fail", "outside, better", "open")
     assert not (after in outside and before not in outside)
-    # and it never turns a row with a neighbour into a distinct one
+    # and a row with a neighbour never becomes distinct
     assert not (after == "pass" and before in ("agrees", "pass (group)"))
 
 
@@ -108,9 +109,9 @@ def rows_judged(references, widths=10.0, n=3, **means):
 @pytest.mark.parametrize(
     ("base", "variant", "expected"),
     [
-        (115.6, 112.0, "pass"),  # 3.6 lower, published 2.1 ± 1.5
+        (115.6, 112.0, "pass"),  # our difference is 3.6; the published one is 2.1 ± 1.5
         (115.6, 111.9, "outside, better"),
-        (125.0, 122.9, "pass"),  # both far off, but not their difference
+        (125.0, 122.9, "pass"),  # both are far off, but their difference is not
         (114.5, 113.95, "fail"),
         (None, 112.4, "n/a"),
     ],
@@ -133,13 +134,13 @@ def test_a_difference_is_judged(base, variant, expected):
         (141.0, {"tolerance": 1.5, "afterwards": True}, "agrees", results.AFTERWARDS),
         (141.0, {"tolerance": 1.5, "open": "batch size"}, "pass", "not stated in the source: batch size"),
         (141.0, {"memory": True}, "n/a", "from memory"),
-        (141.0, {"basis": "deterministic"}, "fail", ""),  # r + 0.1 % is 0.19
+        (141.0, {"basis": "deterministic"}, "fail", ""),  # the tolerance r + 0.1 % is 0.19
         (141.1, {"basis": "deterministic"}, "pass", ""),
-        (141.0, {"basis": "deterministic", "rounding": 0.5}, "pass", ""),  # 141 rounded
-        (141.0, {"basis": "seeds", "deviation": 0.1}, "pass", ""),  # 0.28
+        (141.0, {"basis": "deterministic", "rounding": 0.5}, "pass", ""),  # 141 is rounded
+        (141.0, {"basis": "seeds", "deviation": 0.1}, "pass", ""),  # the tolerance is 0.28
         (141.5, {"basis": "seeds", "deviation": 0.1}, "fail", ""),
-        (141.0, {"basis": "seeds", "deviation": 5.0}, "undecidable", ""),  # 11.6, and the test's interval is ± 10
-        (152.0, {"tolerance": 15.0}, "fail", ""),  # no wider than the interval
+        (141.0, {"basis": "seeds", "deviation": 5.0}, "undecidable", ""),  # tolerance 11.6; the interval is ± 10
+        (152.0, {"tolerance": 15.0}, "fail", ""),  # not wider than the interval
     ],
 )
 def test_fields_of_a_reference(value, fields, verdict, note):

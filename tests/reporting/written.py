@@ -1,4 +1,4 @@
-"""Reports of folders that stages left, read without records."""
+"""Write reports of folders in the format of stages, without records."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -16,7 +16,7 @@ def read(folders: Mapping[str, Iterable[Path]]) -> dict[str, list[Result]]:
 
 
 def write_report(study: str, folders: Mapping[str, Iterable[Path]], out: Path, *more: Any, **facts: Any) -> list[Table]:
-    """Write a report of these folders, and `runs.csv`, into `out`, as the stage `report` does."""
+    """Write a report of these folders, and `runs.csv`, into `out`, as stage `report` does."""
     results = read(folders)
     out.mkdir(parents=True, exist_ok=True)
     tables = report.write_report(study, results, out, *more, **facts)

@@ -5,7 +5,7 @@ import pytest
 
 
 class Canary:
-    """What a file that ran something would leave. Pickled, it is such a file."""
+    """A file that would exist if foreign code ran. If this object is unpickled, the file is created."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -20,7 +20,7 @@ class Canary:
 
 @pytest.fixture
 def canary(tmp_path_factory):
-    """Outside of the folder that a test works in; at its end nothing has been made there."""
+    """Return a path outside of the test's folder, and check at the end that nothing was created there."""
     outside = tmp_path_factory.mktemp("outside")
     yield Canary(outside / "canary")
     assert not [*outside.iterdir()]

@@ -1,4 +1,4 @@
-"""Cells, archives and settings from elsewhere: nothing runs, grows beyond bounds, or is written outside."""
+"""Test cells, archives and settings from others: nothing runs, needs unlimited memory, or is written outside."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ LSTM = {"_target_": "retable.models.recurrent.LSTM", "d_model": 8}
 
 
 def bomb(within: str) -> str:
-    """YAML of ten lines, for a thousand million settings."""
+    """Return YAML of ten lines that stands for a thousand million settings."""
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9)]
     return "\n".join([*lines, f"{within}: *a8"])
@@ -83,7 +83,7 @@ def test_code_is_sought_once_in_each_part():
 
 @pytest.mark.parametrize("name", ["../text8", "/text8", "a/text8", "..\\text8", None, "text8"])
 def test_an_archive_is_read_only_where_it_is_text8(tmp_path, monkeypatch, name):
-    """No member is written anywhere, nor unpacked where it is longer."""
+    """No member is written anywhere, and no member is unpacked if it is too long."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(text8, "SIZE", 100)
     for words in (50, 51):
@@ -134,7 +134,9 @@ MARKS = ["[MASK] a", "<extra_id_0>", "<s> </s>", "<eos>", "<unk>", "<|endoftext|
 
 @pytest.mark.parametrize("text", MARKS)
 def test_marks_in_a_prompt_are_words_of_it(text):
-    """At most a mark of the vocabulary itself, which a corpus may have, too; no text is none, or ends one."""
+    """At most a mark becomes the vocabulary's mark, which a corpus may contain too; no prompt is empty or ends
+    because of it.
+    """
     tokenizer = train(["a b c", "b <unk> c"])
     if text == "<eos>":
         with pytest.raises(UsageError, match="contains <eos>, which this tokenizer reserves"):
@@ -158,7 +160,7 @@ def data_link(folder, name):
 
 
 def test_a_folder_of_data_is_no_command(tmp_path, canary):
-    """RETABLE_DATA, which make gives to the shell."""
+    """`make` passes RETABLE_DATA to the shell."""
     for name in (f'x"; {canary.command}; "', f"$({canary.command})", f"`{canary.command}`", "-s", "it's $HOME"):
         (tmp_path / name).mkdir(parents=True)
         data_link(tmp_path, name)
@@ -167,7 +169,9 @@ def test_a_folder_of_data_is_no_command(tmp_path, canary):
 
 @pytest.mark.parametrize("name", ["RETABLE_DATA", "STUDY", "JOBS", "ENGINE", "PYTHON"])
 def test_a_variable_of_make_test_is_not_one_of_the_tests_own_makes(name):
-    """`make test NAME=value` gives it to every make below, over a test's own value; tests/conftest.py takes it out."""
+    """`make test NAME=value` passes it to every `make` of a test, over the test's value; tests/conftest.py removes
+    it.
+    """
     makefile = f"{name} = a test\nshow:\n\t@echo '$({name})'\n"
     run = f"subprocess.run(['make', '-s', '-f', '-', 'show'], input={makefile!r}, text=True)"
     given = {"MAKEFLAGS": f" -- {name}=make", "MAKEOVERRIDES": "${-*-command-variables-*-}", "MFLAGS": ""}

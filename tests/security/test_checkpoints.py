@@ -1,4 +1,4 @@
-"""Checkpoints and tokenizers that somebody else made: nothing in them runs, and none of it is a path out of them."""
+"""Test checkpoints and tokenizers of others: nothing in them runs, and no path leads out of their folder."""
 
 import io
 import json
@@ -24,7 +24,7 @@ CONFIG = {
 
 @pytest.fixture
 def checkpoint(tmp_path):
-    """A folder that gives its configuration and what else is put into it."""
+    """Return a folder with this configuration and other files."""
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     return tmp_path
 
@@ -52,7 +52,7 @@ def saved(content: object) -> bytes:
 INDEX = "model.safetensors.index.json"
 HUGE = b'{"a": {"dtype": "F32", "shape": [4294967296, 4294967296], "data_offsets": [0, 4]}}'
 OUTSIDE = ["../outside.safetensors", "/etc/passwd", "..", "a/b.bin", "", 3, None]
-# Files that are none, by their names: what they hold, and what is said of them. A setting of config.json goes into the
+# Invalid files by name: their content and the expected error. A setting of config.json becomes part of the
 # configuration that Hydra resolves.
 LIES: dict[str, list[tuple[bytes | str, str]]] = {
     "pytorch_model.bin": [
@@ -95,19 +95,19 @@ def test_files_that_are_none(checkpoint, file, content, said):
         save_file({"wte.weight": torch.zeros(10, 8)}, checkpoint / "model.safetensors")
     line = refused(checkpoint, lambda found: (found.model, found.weights))
     assert said in line and file in line
-    if file == INDEX and "not a file in that folder" in said:  # nor is it among the files to depend on
+    if file == INDEX and "not a file in that folder" in said:  # and it is not among the files on which the plan depends
         assert said in refused(checkpoint, lambda found: found.files)
 
 
 def test_a_config_of_more_layers_than_weights(checkpoint):
-    """A million layers would be made before they are missed."""
+    """Otherwise a million layers would be built before the missing weights are noticed."""
     (checkpoint / "config.json").write_text(json.dumps(CONFIG | {"n_layer": 10**6}))
     save_file({"wte.weight": torch.zeros(10, 8)}, checkpoint / "model.safetensors")
     assert "1000000 layers" in refused(checkpoint)
 
 
 def test_code_that_a_checkpoint_brings(checkpoint, canary):
-    """trust_remote_code: transformers would import it where the model is no class of its own."""
+    """trust_remote_code: transformers would import it if the model has no class in transformers."""
     said = CONFIG | {"auto_map": {"AutoModel": "modeling_x.Mine", "AutoConfig": "modeling_x.Mine"}}
     (checkpoint / "config.json").write_text(json.dumps(said | {"model_type": "mine"}))
     (checkpoint / "modeling_x.py").write_text(f"import os\nos.system({canary.command!r})\n")

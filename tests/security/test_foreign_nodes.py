@@ -1,4 +1,4 @@
-"""A file of a configuration that somebody else wrote runs no command, reads no secret and writes nowhere else."""
+"""Test that a configuration file of others runs no command, reads no secret and writes nowhere else."""
 
 import codecs
 from functools import cache
@@ -33,7 +33,7 @@ NODES = {
     "trainer.default_root_dir": {"trainer": {"default_root_dir": "/elsewhere"}},
     "trainer.profiler": {"trainer": {"profiler": {"_target_": "evil.Profiler"}}},
 }
-# The root files of conf/ are stages, but for the first; a folder of conf/ is a group, and so are those of hydra/.
+# The files in the root of conf/ are stages, except the first; folders of conf/ and of hydra/ are groups.
 STAGES = sorted({each.stem for each in CONF.glob("*.yaml")} - {"app"}, key=lambda stage: (stage != "pretrain", stage))
 FOLDERS = [each for each in (*CONF.iterdir(), *(CONF / "hydra").iterdir()) if each.is_dir()]
 GROUPS = sorted({each.relative_to(CONF).as_posix() for each in FOLDERS} - {"hydra"})
@@ -41,15 +41,15 @@ GROUPS = sorted({each.relative_to(CONF).as_posix() for each in FOLDERS} - {"hydr
 
 @cache
 def chosen(stage: str) -> set[str]:
-    """Return the groups of which a stage reads a file unless the command line says otherwise."""
+    """Return the groups of which a stage reads a file by default."""
     defaults = yaml.safe_load((CONF / f"{stage}.yaml").read_text(encoding="utf-8"))["defaults"]
-    own = {group for each in defaults if isinstance(each, dict) for group in each}  # also those whose choice is a list
+    own = {group for each in defaults if isinstance(each, dict) for group in each}  # also if the choice is a list
     with initialize_config_dir(str(CONF), version_base="1.3"):
         return own | {*compose(stage, overrides=[], return_hydra_config=True).hydra.runtime.choices}
 
 
 def foreign(folder: Path, group: str, content: dict, package: str = "_global_") -> tuple[str, list[str]]:
-    """Write a file of a group into a folder from elsewhere; the stage that reads it, and a command line."""
+    """Write a file of a group into a foreign folder. Return the stage that reads it, and a command line."""
     stage = next((stage for stage in STAGES if group in chosen(stage)), STAGES[0])
     choice = "evil/x" if group == "recipe" else "x"
     (file := folder / group / f"{choice}.yaml").parent.mkdir(parents=True)
@@ -65,7 +65,7 @@ def refused(stage: str, arguments: list[str], named: str = "") -> None:
 
 @pytest.fixture(params=["--config-dir", "the conf/ of the study's folder"])
 def refused_from(request, tmp_path, monkeypatch):
-    """Write a file of a group where somebody else's may be, and check that the stage refuses it."""
+    """Write a file of a group where others may write, and check that the stage refuses it."""
 
     def check(group: str, name: str) -> None:
         place = tmp_path / name
@@ -133,7 +133,7 @@ def test_a_file_with_a_tag_of_python(tmp_path):
 
 
 def test_a_file_that_begins_with_a_byte_order_mark(tmp_path):
-    """Behind the mark Hydra sees no header, so that the settings would go to another place."""
+    """Hydra does not find a header after the mark, so the settings would go to another place."""
     stage, arguments = foreign(tmp_path, "recipe", {"defaults": ["/recipe/counted/kn3", "_self_"]})
     file = tmp_path / "recipe/evil/x.yaml"
     refuse_foreign_nodes(stage, arguments)
@@ -189,7 +189,7 @@ def test_no_variable_but_the_data_folder_is_read(override, monkeypatch):
 
 @pytest.mark.parametrize("where", ["corpus", "recipe", "study"])
 def test_no_variable_is_in_what_a_study_commits(where, tmp_path, monkeypatch):
-    """`retable graph` and the plans keep settings as they are written, or refuse them without the value."""
+    """`retable graph` and plans keep settings as they are written, or refuse them without printing the value."""
     monkeypatch.setenv("SECRET", "hunter2")
     monkeypatch.chdir(tmp_path)
     secret = {each: "${oc.env:SECRET}" if each == where else "3" for each in ("corpus", "recipe", "study")}

@@ -1,4 +1,4 @@
-"""What may be replaced and where, on one mount only, and what runs without programs that are not installed."""
+"""Test what may be replaced and where, on one mount only, and what runs without programs that are not installed."""
 
 import errno
 import os
@@ -35,7 +35,7 @@ def report(folder):
 
 
 FOREIGN = ["thesis.tex", "other/x", "notes", "model.safetensors", ".git/HEAD"]
-FOREIGN += ["thesis.md", "mine.csv", "drawn.svg", "slides.html", "other.json", "lm.md/x"]  # of a report's suffixes
+FOREIGN += ["thesis.md", "mine.csv", "drawn.svg", "slides.html", "other.json", "lm.md/x"]  # suffixes of a report
 
 
 @pytest.mark.parametrize("name", FOREIGN)
@@ -60,7 +60,7 @@ def test_a_link_is_refused_and_breaks_no_later_report(tmp_path):
         refuse_all_but_a_report(out)
     assert out.is_symlink() and (tmp_path / "elsewhere/report.md").exists()
     aside = tmp_path / "aside"
-    for path in (aside, tmp_path / "aside.old"):  # as an earlier version left them
+    for path in (aside, tmp_path / "aside.old"):  # names from an earlier version
         path.symlink_to(tmp_path / "elsewhere")
     out.unlink()
     report(out)
@@ -88,7 +88,7 @@ def test_two_mounts_are_told_before_the_training(tmp_path, monkeypatch):
     require_one_mount(scratch, out)
 
     def refuse(path: Path, target: Path) -> None:
-        assert target.parent == tmp_path / "outputs"  # the nearest folder that exists
+        assert target.parent == tmp_path / "outputs"  # the nearest existing folder
         raise OSError(errno.EXDEV, "Invalid cross-device link")
 
     monkeypatch.setattr(Path, "rename", refuse)
@@ -107,7 +107,7 @@ def test_what_asks_git_goes_without(monkeypatch, tmp_path):
 
 @pytest.fixture
 def programs(monkeypatch, tmp_path):
-    """The only folder of programs, without any."""
+    """Return an empty folder, which is the only folder of programs."""
     (folder := tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", str(folder))
     return folder
@@ -173,7 +173,7 @@ def test_make_asks_nvidia_smi_for_the_build_of_torch_and_goes_without(programs, 
 
 
 def test_a_checkout_without_git_is_a_dvc_project_without_git(tmp_path, monkeypatch):
-    """As a code host's zip file is; `git init` makes DVC use git again."""
+    """Such as a checkout from the zip file of a code host; after `git init`, DVC uses git."""
     for name in ("config", ".gitignore"):
         (tmp_path / ".dvc").mkdir(exist_ok=True)
         shutil.copyfile(ROOT / ".dvc" / name, tmp_path / ".dvc" / name)

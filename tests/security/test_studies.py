@@ -1,4 +1,4 @@
-"""Studies of others: the shell that DVC gives commands to runs nothing of theirs, and Hydra writes nowhere else."""
+"""Test studies of others: DVC's shell runs none of their commands, and Hydra writes nowhere else."""
 
 import re
 import shlex
@@ -52,7 +52,7 @@ def test_a_new_study_is_called_as_its_folder(name, tmp_path, monkeypatch):
 
 
 def test_what_configurations_of_a_studys_own_are_called_is_no_command(tmp_path):
-    """DVC gives a shell the name of a corpus, and the place that a task says."""
+    """DVC passes the name of a corpus, and the path that a task sets, to a shell."""
     for file, text in (("corpus/x; touch canary", "write: {}"), ("task/odd", "out: $(touch canary)/${system}")):
         (path := tmp_path / f"{file}.yaml").parent.mkdir()
         path.write_text(f"# @package _global_\ndefaults: [sst2, _self_]\n{text}\n" if "odd" in file else text)
@@ -90,7 +90,7 @@ def test_the_shell_reads_a_setting_as_one_word(canary):
 
 
 def test_no_setting_is_in_what_dvc_runs():
-    """It stands in params.yaml alone, as it was said."""
+    """Settings are only in params.yaml, as they were written."""
     systems = [{"of": "lstm", "as": f"lstm_{n}", "set": {"epochs": value}} for n, value in enumerate(VALUES)]
     study = expand(CONF, "mine", {"corpus": "grammar_tiny", "systems": systems})
     params = yaml.safe_load(params_text(params_of(study, dict.fromkeys(study.cells, ())), "study.yaml"))

@@ -1,4 +1,4 @@
-"""Images as examples: their splits, their batches, and their models."""
+"""Test images as examples: their splits, batches and models."""
 
 from functools import partial
 
@@ -46,7 +46,7 @@ def test_every_digit_is_in_one_split_as_scikit_learn_has_it():
 def test_the_linear_model_is_logistic_regression():
     _, objective = made("pixels")
     batch = ImageBatch(torch.rand(6, 1, 8, 8), torch.arange(6))
-    assert objective(batch).eq(0).all()  # from which it begins
+    assert objective(batch).eq(0).all()  # the head is 0 initially
     nn.init.normal_(objective.head.weight)
     by_hand = batch.images.flatten(1) @ objective.head.weight.T + objective.head.bias
     torch.testing.assert_close(objective(batch), by_hand)

@@ -35,7 +35,9 @@ PLACES = st.lists(st.sampled_from([0, 1, 2, None]), max_size=6)
 
 @given(st.fixed_dictionaries(dict.fromkeys(PARTS.values(), PLACES)))
 def test_a_line_for_each_part_of_one_class_and_each_class_that_another_part_lacks(labels):
-    """Each line names class and part, and all numbers of rows that the class has; a part without labels is silent."""
+    """Each line names class and part, and the class's number of rows in all parts; parts without labels give no
+    line.
+    """
     names = ["bad", "good", "fair"]
     known = {part: [names[each] for each in its if each is not None] for part, its in labels.items()}
     known = {part: its for part, its in known.items() if its}

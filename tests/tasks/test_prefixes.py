@@ -1,4 +1,4 @@
-"""Labels told from every beginning of a text, and a text that a rule labels."""
+"""Test labels predicted from every prefix of a text, and texts that a rule labels."""
 
 from functools import partial
 

@@ -9,7 +9,7 @@ from retable.tasks.questions import QuestionFiles
 
 @pytest.fixture
 def paths(tmp_path):
-    """Ten paragraphs with one to four questions to train on, two triples to test on, of another layout."""
+    """Write ten training paragraphs with one to four questions, and two test triples in another format."""
     paragraphs = []
     for p in range(10):
         asked = {"question": "Which?", "answers": [{"text": str(p), "answer_start": 10}]}

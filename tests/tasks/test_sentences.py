@@ -11,7 +11,7 @@ HEADER = "id\ttext\tlabel\n"
 
 @pytest.fixture
 def build(tmp_path):
-    """A task with labels bad and good, and files of the given contents."""
+    """Return a task with labels bad and good, and files with this content."""
 
     def builder(contents: dict[str, str | float | None] | None = None, **more) -> SentenceTask:
         contents = {"train": "1\ta\tgood\n", "validation": "2\tb\tbad\n"} | (contents or {})
@@ -88,7 +88,7 @@ def test_a_share_has_its_part_of_each_class_in_whatever_order_the_rows_stand(bui
         n = sum(each == label for _, each in rows)
         assert abs(sum(example.label == place for example in held_out) - share * n) <= 1, label
     steps = np.diff([int(example.sentences[0][1:]) for example in held_out])
-    assert len({*steps.tolist()}) > 2  # drawn, not every so-manieth row
+    assert len({*steps.tolist()}) > 2  # drawn at random, not at equal steps
     again = build({"train": text, "validation": share}).examples("validation")
     assert again == held_out
 
@@ -165,11 +165,11 @@ def test_the_sentences_of_tasks_are_a_corpus(build, tmp_path):
         "test/words": 3,
     }  # fmt: skip
     write_text(tmp_path, {"two": two})
-    assert (tmp_path / "test.txt").read_text() == "u\nv w\n"  # validation's again, where no task has a test split
+    assert (tmp_path / "test.txt").read_text() == "u\nv w\n"  # validation again, if a task has no test split
 
 
 def test_each_example_is_tested_in_one_fold_of_equal_size_and_classes(tmp_path):
-    """By the files of two classes, of 9 and 16 lines; a network's early stopping holds out a part of the others."""
+    """There are files of two classes, of 9 and 16 lines. For early stopping, a part of the other folds is held out."""
     for name, n in (("bad", 9), ("good", 16)):
         (tmp_path / name).write_text("".join(f"{name}{i} \n" for i in range(n)) + " \n\n")
     files = {"train": {"by_class": {name: str(tmp_path / name) for name in ("bad", "good")}}, "validation": 0.2}
@@ -190,5 +190,5 @@ def test_each_example_is_tested_in_one_fold_of_equal_size_and_classes(tmp_path):
     assert sorted(i for fold in folds(1) for i in fold.units) == [*range(25)]
     assert [fold.units for fold in folds(1)] == [fold.units for fold in folds(1)]
     assert [fold.units for fold in folds(1)] != [fold.units for fold in folds(2)]
-    with pytest.raises(UsageError, match=r"task.folds=5 tests on parts of files.train only; write task.files.test"):
+    with pytest.raises(UsageError, match=r"task.folds=5 makes test sets only from files.train; write task.files.test"):
         SentenceTask("mine", {**files, "test": "test.tsv"}, **column, folds=5)

@@ -1,4 +1,4 @@
-"""Summaries from a user's own files, and what a model reads of them."""
+"""Test summaries from a user's files, and what a model reads of them."""
 
 import json
 

@@ -115,7 +115,7 @@ def test_a_missing_file_is_said(tmp_path):
             fields(tmp_path / name)
 
 
-# The second row is of the text; the first has the same word in another column, and is read by nobody.
+# The second row is of the text; the first has the same word in another column, which is not read.
 TABLE = [("x <EOS> y", "a cat sat"), ("two", 'a "dog" <eos> ran'), ("three", "an <eos> is here")]
 CONTENTS = {
     "a.tsv": "id\ttext\n" + "".join(f"{id}\t{text}\n" for id, text in TABLE),
@@ -131,7 +131,7 @@ def test_a_text_that_is_refused_is_found_in_its_file(name, encoding, tmp_path):
     other, path = tmp_path / "b.txt", tmp_path / name
     other.write_text("no such word\nbut one <eos>\n")
     path.write_bytes(("é" * (encoding == "latin-1") + CONTENTS[name]).encode(encoding))
-    (tmp_path / "tokenizer.json").write_text('{\n"<eos>": 0\n}\n')  # which the text does not come from
+    (tmp_path / "tokenizer.json").write_text('{\n"<eos>": 0\n}\n')  # the text was not made with this tokenizer
     text = 'a "dog" <eos> ran'
     with (
         pytest.raises(UsageError, match=rf"^{re.escape(str(path))}, line 3: refused$"),

@@ -98,7 +98,7 @@ def test_units_are_sentences_and_add_up_to_the_metrics():
 
 
 def test_a_unit_is_all_predicates_of_a_sentence_whose_own_span_is_no_span():
-    """It is counted among the words alone: with it, F1 would be 2 · 2 / (3 + 3)."""
+    """The predicate only counts among the words: as a span, it would make F1 2 · 2 / (3 + 3)."""
     words = ["a", "b", "c", "d"]
     sentences = [TaggedSentence(words, ["B-A0", "B-V", "I-V", "B-A1"], 1), TaggedSentence(words, ["O"] * 4, 2)]
     task = tagging(sentences, "IOB2", roles=True)

@@ -1,4 +1,4 @@
-"""Words in tokens: tags and answers by models that read a tokenizer's tokens."""
+"""Test tags and answers of models that read tokens: words consist of tokens."""
 
 from types import SimpleNamespace
 
@@ -27,7 +27,7 @@ HEAD = {"dropout": 0.0, "crf": False}
 
 
 def tokens_of(tokenizer: Tokenizer, words: list[str]) -> list[list[str]]:
-    """Each word's, from its first to its last."""
+    """Return the tokens of each word, from its first to its last."""
     found = in_tokens(tokenizer, words)
     names = [tokenizer.words[i] for i in found.ids]
     return [names[a : b + 1] for a, b in zip(found.first, found.last, strict=True)]
@@ -66,7 +66,7 @@ def test_a_word_is_told_by_its_first_token_between_the_ends(model):
 
 
 def test_to_a_model_that_reads_from_the_left_a_word_is_told_by_its_last_token():
-    """One whose last token is cut off is not told, though its others are read."""
+    """A word whose last token is cut off gets no tag, although its other tokens are read."""
     sentences = [TaggedSentence(["cats", "sleepless", "sleep"], ["N", "A", "V"])]
     n = len(MARKED.encode("sleepless"))
     whole = task(sentences).encode(GPT(99, 8, 1, 1, 99, 0.0), MARKED, sentences)
@@ -89,7 +89,7 @@ def test_words_behind_a_cut_get_the_commonest_tag():
     units = tagging.units(SENTENCES, [[tagging.tags.index(tag) for tag in ("N", "A")], [1]])
     assert units["words"].tolist() == [3, 1] and units["right"].tolist() == [2, 1]
     gold_n = [TaggedSentence(each.words, ["N"] * len(each.words)) for each in SENTENCES]
-    assert tagging.units(gold_n, predictions)["right"].tolist()[0] >= 1  # the word behind the cut is an N
+    assert tagging.units(gold_n, predictions)["right"].tolist()[0] >= 1  # the word after the cut is an N
 
 
 def asked(context: str, question: str, answer: str) -> Question:

@@ -29,8 +29,8 @@ def test_any_other_text_is_no_class_but_spaces_and_case_do_not_matter():
 
 def test_scores_are_fifths():
     one_to_five, found = Answers(Scores(1, 5)), Answers(Scores(0, 5))
-    assert len(one_to_five.texts) == 21  # the paper's classes
-    texts = {2.57: "2.6", 3.25: "3.2", 0.5: "0.4", 0.0: "0.0", 5.0: "5.0", 4.91: "5.0"}  # halves go to the even fifth
+    assert len(one_to_five.texts) == 21  # the classes of the paper
+    texts = {2.57: "2.6", 3.25: "3.2", 0.5: "0.4", 0.0: "0.0", 5.0: "5.0", 4.91: "5.0"}  # halves round to even
     assert {label: found.texts[found.place(label)] for label in texts} == texts
     assert all(answer.label(answer.texts[answer.place(1.8)]) == 1.8 for answer in (one_to_five, found))
     ends = Answers(Scores(-0.5, 0.5))

@@ -14,10 +14,10 @@ TOKENIZER = byte_bpe.train(LINES, vocab_size=300)
 
 
 def test_merges_are_those_of_byte_pair_encoding(tmp_path):
-    # Sennrich et al. (2016), algorithm 1, over the bytes of GPT-2's pre-tokens (its pattern, for ASCII).
+    # Sennrich et al. (2016), algorithm 1, over the bytes of GPT-2's pre-tokens (with its pattern, for ASCII).
     pattern = r"'s|'t|'re|'ve|'m|'ll|'d| ?[A-Za-z]+| ?[0-9]+| ?[^\sA-Za-z0-9]+|\s+(?!\S)|\s+"
     words = Counter(tuple(word) for line in LINES for word in re.findall(pattern, line + "\n"))
-    # Ties go to the older token. GPT-2 writes a line's end as Ċ and a space as Ġ, both behind the rest.
+    # Ties go to the older token. GPT-2 writes a line end as Ċ and a space as Ġ; both come after all other bytes.
     ids = {chr(byte): byte for byte in range(128)} | {"\n": 998, " ": 999}
     merges: list[tuple[str, str]] = []
     while len(merges) < 300 - 257:

@@ -30,4 +30,4 @@ def test_words_that_are_not_kept_are_not_in_memory_together(monkeypatch):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert tokenizer.words == ["<unk>", "<eos>", "the", "of"]
-    assert peak < 2 << 20  # where one Counter takes 3 MB
+    assert peak < 2 << 20  # one Counter needs 3 MB

@@ -31,7 +31,7 @@ def test_merges_are_shown_in_the_order_that_makes_the_word():
 
 @given(LETTERS)
 def test_any_merges_are_applied_as_the_library_does(letters):
-    """Files of others may hold merges in an order that no training gives."""
+    """Other people's files may list merges in an order that no training gives."""
     *_, (_, symbols) = merges(model_of(BPE), "Ġ" + letters)
     assert symbols == [BPE.words[i] for i in BPE.encode(f" {letters}")]
     pairs = [("s", "h"), ("sh", "e"), ("h", "e"), ("a", "t"), ("at", "at"), ("t", "a"), ("l", "l"), ("e", "ll")]

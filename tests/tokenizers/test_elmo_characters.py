@@ -8,7 +8,9 @@ from retable.tokenizers.elmo_characters import LENGTH, N_SYMBOLS, decode_words, 
 
 
 def bilm_tf(word: str) -> list[int]:
-    """bilm-tf's UnicodeCharsVocabulary (bos 256, eos 257, bow 258, eow 259, pad 260) and its batcher's + 1."""
+    """Return the ids of bilm-tf's UnicodeCharsVocabulary (bos 256, eos 257, bow 258, eow 259, pad 260) plus 1, as
+    its batcher.
+    """
     code = [260] * 50
     code[0] = 258
     encoded = {"<S>": [256], "</S>": [257]}.get(word, list(word.encode("utf-8")[:48]))

@@ -1,4 +1,4 @@
-"""Files in the shapes of published models, made by Hugging Face's library, in the place of a trained tokenizer."""
+"""Test files in the formats of published models, written by Hugging Face's library, instead of a trained tokenizer."""
 
 import numpy as np
 import pytest
@@ -121,7 +121,7 @@ def test_a_checkpoint_of_before_tokenizer_json_reads_as_its_library_did(loaded, 
     }.items():
         peer, _ = SHAPES[name]
         (folder := tmp_path / name).mkdir()
-        peer.save_model(str(folder))  # vocab.json and merges.txt, or vocab.txt
+        peer.save_model(str(folder))  # writes vocab.json and merges.txt, or vocab.txt
         assert not (folder / "tokenizer.json").exists()
         found = pretrained.load([], str(folder))
         assert found.encode(text) == loaded[name].encode(text)

@@ -19,7 +19,7 @@ def test_the_unknown_token_is_found_in_every_model():
 def test_coverage_by_hand():
     tokenizer = word.train(["the cat", "a"])
     found = report.coverage(tokenizer, UNITS, documents=True)
-    # 7 words, 3 line ends and 2 blank lines, each a token; sat and dog are unknown, the, cat and a are whole.
+    # 7 words, 3 line ends and 2 blank lines, each a token; sat and dog are unknown; the, cat and a are single tokens.
     expected = {"words": 12, "types": 5, "whole": 3 / 5, "fertility": 1, "unknown": 2 / 12, "unk_in_text": 0}
     expected |= {"compression": (12 + 8 + 1 + 6 + 1) / 12, "lost": (len("sat") + len("dog")) / 28}
     assert found == pytest.approx(expected)
@@ -36,7 +36,7 @@ def test_words_that_the_vocabulary_lacks_are_counted_apart_from_the_texts_own_ma
 
 @pytest.mark.real
 def test_unknown_words_are_those_that_kenlm_counts(data_dir):
-    """257 of 1,005 tokens, sentence by sentence as `query` printed them."""
+    """257 of 1,005 tokens are unknown, as KenLM's `query` printed for each sentence."""
     folder = data_dir / "kenlm_reference"
     train, test = ((folder / f"{split}.txt").read_text().splitlines() for split in ("train", "test"))
     tokenizer, expected = word.train(train), np.loadtxt(folder / "scores.o3.tsv")[:, 1]

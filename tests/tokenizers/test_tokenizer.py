@@ -34,7 +34,8 @@ TOKENIZERS = {
     "unigram": unigram.train(LINES, vocab_size=200),
 }
 each_tokenizer = pytest.mark.parametrize("tokenizer", TOKENIZERS.values(), ids=TOKENIZERS)
-# Known letters and words, unknown ones, joined emoji, combining marks, controls, all kinds of space, line ends.
+# Known and unknown letters and words, joined emoji, combining marks, control characters, all kinds of spaces, line
+# ends.
 PARTS = ["unaffable", "shells", "café", "cafe\u0301", "ﬁ", "é", "👩‍🚀", "☃", "中", "ü\u0308", "\0", "\x07", "\u00a0"]
 TEXT = st.text() | st.lists(st.sampled_from([*PARTS, " ", " ", "\r\n", "\n", "a", "s", ","])).map("".join)
 
@@ -110,7 +111,7 @@ def without_accents(text):
     return "".join(c for c in unicodedata.normalize("NFD", text) if unicodedata.category(c) != "Mn").lower()
 
 
-SURFACES = {  # of a part of a text, where a tokenizer changes it
+SURFACES = {  # maps a part of a text to the form into which a tokenizer changes it
     "byte_bpe": lambda part: "".join(piece for piece, _ in BYTES.pre_tokenize_str(part)),
     "wordpiece_uncased": without_accents,
     "unigram": lambda part: unicodedata.normalize("NFKC", part).strip(),
@@ -120,14 +121,14 @@ SURFACES = {  # of a part of a text, where a tokenizer changes it
 @pytest.mark.parametrize("name", TOKENIZERS)
 @given(words=st.lists(st.sampled_from(["naïve", "the", "café", "☃", "shells", "ﬁt", "👩‍🚀", "unaffable"])))
 def test_the_bytes_at_a_tokens_offsets_are_its_own(name, words):
-    """Characters of two to four bytes move what follows; an unknown one is where it was."""
+    """Characters of two to four bytes shift all later offsets; an unknown character keeps its place."""
     tokenizer, text = TOKENIZERS[name], " ".join(words)
     for token in tokenizer.encode_with_offsets(text):
         shown, part = tokenizer.words[token.id], text.encode()[token.start : token.end].decode()
         surface = SURFACES.get(name, str)(part)
         if shown in ("<unk>", "[UNK]") or shown.startswith("<0x"):
             assert part and part in text
-        elif name in ("byte_bpe", "unigram"):  # whose tokens may be a part of a character: a byte of é, the f of ﬁ
+        elif name in ("byte_bpe", "unigram"):  # their tokens may be part of a character: a byte of é, the f of ﬁ
             assert shown.removeprefix("▁") in surface
         else:
             assert shown.removeprefix("##") == surface
@@ -135,14 +136,14 @@ def test_the_bytes_at_a_tokens_offsets_are_its_own(name, words):
 
 BYTES = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
 MARKED = word.train(LINES, marks=["[PAD]", "[CLS]", "[SEP]", "[MASK]", "<extra_id_0>"])
-SPELT = word.train([*LINES, "[SEP] <s> <eos> cats </s>"], marks=["[SEP]"])  # a text that has such words itself
+SPELT = word.train([*LINES, "[SEP] <s> <eos> cats </s>"], marks=["[SEP]"])  # a text that contains such words
 NAMED = {**TOKENIZERS, "marked": MARKED, "spelt": SPELT}
 
 
 @pytest.mark.parametrize("name", NAMED)
 @pytest.mark.parametrize("around", ["{}", "the {} cats", "cats{}", "{}\nthe", "a\n{}{}b"])
 def test_special_tokens_in_a_text_are_text_or_refused(name, around):
-    """None of them becomes the token of its name, in any call, in another process too, unless the caller asks."""
+    """None becomes the special token of its name, in any method or process, unless the caller asks for it."""
     tokenizer = NAMED[name]
     reserved = {"word": {"<eos>"}, "marked": {"<eos>"}, "spelt": {"<eos>", "[SEP]", "<s>", "</s>"}}.get(name, set())
     for mark in {*tokenizer.special_ids, *reserved} - {"<unk>", "[UNK]"}:
@@ -267,9 +268,9 @@ def test_of_a_long_text_lines_by_chance_are_learnt_from():
     lines = [f"{i:4}" for i in range(10_000)]
     assert [*to_learn_from(lines, 40_000)] == lines
     some = [*to_learn_from(iter(lines), 4_000)]
-    assert some == [*to_learn_from(lines, 4_000)] == sorted(set(some))  # the same each time, in their order, once
+    assert some == [*to_learn_from(lines, 4_000)] == sorted(set(some))  # always the same lines, in order, each once
     assert 900 < len(some) < 1100
-    assert abs(sum(map(int, some)) / len(some) - 5000) < 300  # from all of it
+    assert abs(sum(map(int, some)) / len(some) - 5000) < 300  # from the whole text
 
 
 @pytest.mark.parametrize(

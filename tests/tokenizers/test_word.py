@@ -17,7 +17,7 @@ def test_ids_go_by_count_then_alphabet():
 def test_rare_words_become_unknown_but_those_of_a_closed_vocabulary():
     tokenizer = word.train(LINES, min_count=2)
     assert tokenizer.words == ["<unk>", "<eos>", "a", "b"] and tokenizer.boundary == 1
-    assert tokenizer.encode("b c zebra a\n\nb\n") == [3, 0, 0, 2, 1, 1, 3, 1]  # a blank line ends too
+    assert tokenizer.encode("b c zebra a\n\nb\n") == [3, 0, 0, 2, 1, 1, 3, 1]  # a blank line has an end, too
     kept = word.train(LINES, min_count=2, vocabulary=["d", "never", "a"])
     assert kept.words == ["<unk>", "<eos>", "a", "b", "d", "never"]
 
@@ -29,7 +29,7 @@ def test_a_word_of_any_characters_is_one_token(words):
 
 
 def test_marks_come_behind_the_words_and_change_nothing_else(tmp_path):
-    marks = ["[PAD]", "[CLS]", "[SEP]", "[MASK]", "</s>", "<extra_id_0>"]  # no line ends in one of them
+    marks = ["[PAD]", "[CLS]", "[SEP]", "[MASK]", "</s>", "<extra_id_0>"]  # none of them is a line end
     plain, marked = word.train(LINES), word.train(LINES, marks=marks)
     assert marked.words == [*plain.words, *marks] and marked.vocab_size == plain.vocab_size + len(marks)
     assert marked.special_ids == {mark: plain.vocab_size + i for i, mark in enumerate(marks)}
@@ -90,7 +90,7 @@ def test_uncased_words_are_all_words_in_lower_case(tmp_path):
 
 
 def cleaned(line: str) -> list[str]:
-    """The tokens of Kim (2014), by one replacement after the other."""
+    """Return the tokens of Kim (2014), by a sequence of replacements."""
     line = re.sub(r"[^A-Za-z0-9(),!?'`]", " ", line.lower())
     for beginning in ("'s", "'ve", "n't", "'re", "'d", "'ll"):
         line = line.replace(beginning, f" {beginning}")

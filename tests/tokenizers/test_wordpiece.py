@@ -18,13 +18,13 @@ LINES = [
 ] * 2
 CASED = wordpiece.train(LINES, vocab_size=110, lowercase=False)
 UNCASED = wordpiece.train(LINES, vocab_size=100, lowercase=True)
-# Known letters, accents joined and apart, what is dropped (controls), what parts words (spaces of all kinds, CJK,
-# punctuation), and characters that were never seen (emoji, a letter).
+# Known letters, composed and combining accents, removed characters (controls), separators (all kinds of spaces, CJK,
+# punctuation), and characters that did not occur in training (emoji, a letter).
 TEXT = st.text(st.sampled_from("abehstuTÜéï's,.!10中文\u0301\0\x07\u200d\ufffd \t\r\n\u00a0\u3000👩ß"))
 
 
 def bert_words(text: str, lowercase: bool) -> list[str]:
-    """BERT's basic tokenization, from the description in its README and paper."""
+    """Return BERT's basic tokenization, written from its README and paper."""
     out = ""
     for character in text:
         if character in "\t\r\n" or unicodedata.category(character) == "Zs":

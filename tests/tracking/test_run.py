@@ -23,7 +23,7 @@ from retable.tracking.store import cell_of, concealed, create
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory) -> MlflowClient:
-    """The store, made once for all tests: that takes seconds."""
+    """Return the client of a store that is created once for all tests, because this takes seconds."""
     root = tmp_path_factory.mktemp("tracking")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DVC_ROOT", str(root))
@@ -49,7 +49,7 @@ def history(client: MlflowClient, run: tracking.Run, metric: str) -> list[tuple[
 
 @pytest.mark.long
 def test_a_killed_stage_goes_on_in_its_run_with_parameters_tags_and_inputs(client):
-    """A column of GLUE's MRPC has a name that MLflow does not allow in parameters."""
+    """MLflow does not allow the name of a column of GLUE's MRPC in parameters."""
     given = {"model.d_model": "200", "init": "None", "long": "x" * 7000, "task.prompt.#1 String": "sentence1"}
     sets = [tracking.DataSet("ptb/word train.bin", "ad" * 32, "train", "outputs/tokenize/ptb/word/train.bin")]
     first, other, resumed = (start(key, parameters=given, data_sets=sets) for key in ("killed", "another", "killed"))
@@ -102,13 +102,13 @@ def test_a_finished_run_is_closed_with_its_files_and_figures(client, tmp_path):
     stored = client.get_run(run.id)
     assert stored.info.status == "FINISHED"
     assert stored.data.metrics == {"steps": 20, "validation/loss": 0.25}
-    # What the curve ends with is no point at its beginning.
+    # The last metrics of the curve are not points at its beginning.
     assert history(client, run, "validation/loss") == [(10, 0.5), (20, 0.25)]
     assert [file.path for file in client.list_artifacts(run.id)] == ["run.json"]
     assert Path(stored.info.artifact_uri.removeprefix("file://")).is_relative_to(
         Path(client.tracking_uri.removeprefix("sqlite:///")).parent / "mlartifacts"
     )
-    assert start("finished").id == run.id  # the same cell done again is recorded once
+    assert start("finished").id == run.id  # a cell that is made again is recorded once
 
 
 def test_a_failed_run_is_closed_and_opened_again_by_the_next_try(client):
@@ -125,7 +125,7 @@ def test_scores_stand_on_the_run_of_what_was_measured_too(client, tmp_path, monk
     trained.log([(20, "validation/loss", 0.25)])
     trained.finish({"steps": 20}, [])
     cell("outputs/pretrain/grammar/lstm-1", trained.id)
-    for value in (9.5, 9.0, 9.0):  # measured again, otherwise once
+    for value in (9.5, 9.0, 9.0):  # measured again, with another result and with the same one
         opening = tracking.RunSpec("lstm-1-perplexity", "measuring", upstream=["outputs/pretrain/grammar/lstm-1"],
                                    measures="perplexity")  # fmt: skip
         measuring = tracking.start(opening)
@@ -139,7 +139,7 @@ def test_scores_stand_on_the_run_of_what_was_measured_too(client, tmp_path, monk
     assert scored.metrics == {"steps": 20, "validation/loss": 0.25} | scores
     assert history(client, trained, "test/perplexity_word") == [(0, 9.5), (0, 9.0)]
 
-    cell("outputs/pretrain/grammar/lstm-2", "0" * 32)  # from a machine with another store
+    cell("outputs/pretrain/grammar/lstm-2", "0" * 32)  # made on a machine with another store
     upstream = ["outputs/pretrain/grammar/lstm-2", "outputs/tokenize/grammar/word"]
     run = tracking.start(tracking.RunSpec("lstm-2-perplexity", "alone", upstream=upstream, measures="perplexity"))
     run.finish({"test/perplexity_word": 9.0}, [])
@@ -169,7 +169,7 @@ def test_a_monitor_ends_with_its_run(client, monkeypatch, capfd):
     assert len(monitors()) == 1
     run.finish({}, [])
     assert monitors() == [] and capfd.readouterr() == ("", "")
-    for value in ("false", None):  # by default a run has no load of the machine
+    for value in ("false", None):  # by default a run does not record the machine's load
         monkeypatch.delenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING")
         if value is not None:
             monkeypatch.setenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", value)
@@ -239,10 +239,10 @@ def locked(store: Path) -> sqlite3.Connection:
 
 @pytest.fixture
 def own(client, tmp_path, monkeypatch) -> tuple[MlflowClient, Path]:
-    """A store that a test may break."""
+    """Return a store that a test may damage."""
     store = tmp_path / "mlflow.db"
     shutil.copy(client.tracking_uri.removeprefix("sqlite:///"), store)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{store}?timeout=0.1")  # seconds, for who waits for a lock
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{store}?timeout=0.1")  # seconds to wait for a lock
     monkeypatch.setenv("DVC_ROOT", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     return MlflowClient(f"sqlite:///{store}"), store
@@ -250,7 +250,7 @@ def own(client, tmp_path, monkeypatch) -> tuple[MlflowClient, Path]:
 
 @pytest.mark.long
 def test_a_store_whose_making_broke_off_is_made_anew(tmp_path, monkeypatch):
-    """MLflow goes on with no part of its tables, as a full disk leaves them."""
+    """MLflow cannot use a store with only some of its tables, as after a full disk."""
     store = tmp_path / "mlflow.db"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{store}")
     monkeypatch.setenv("DVC_ROOT", str(tmp_path))
@@ -262,13 +262,13 @@ def test_a_store_whose_making_broke_off_is_made_anew(tmp_path, monkeypatch):
         patch.setattr(os, "link", breaks_off)
         patch.setattr(Path, "replace", breaks_off)
         assert start("made anew").id is None
-    assert {path.name for path in tmp_path.iterdir()} == {"mlflow.db.lock", "work"}  # work has the open run's mark
+    assert {path.name for path in tmp_path.iterdir()} == {"mlflow.db.lock", "work"}  # work/ marks the open run
     assert start("made anew").id is not None and store.exists()
 
 
 @pytest.mark.long
 def test_projects_that_start_at_once_on_a_new_store_share_it(tmp_path, monkeypatch):
-    """The lock is the store's, not a project's: no table is made twice, and no run is lost."""
+    """The lock belongs to the store, not to a project: no table is created twice, and no run is lost."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/shared.db")
     processes = multiprocessing.get_context("fork")
     ids, together = processes.Queue(), processes.Barrier(4)
@@ -305,7 +305,7 @@ def test_what_mlflow_did_not_take_comes_at_the_end(client, monkeypatch, capsys):
     with monkeypatch.context() as patch:
         patch.setattr(MlflowClient, "log_batch", fails)
         run.log([(2, "train/loss", 3.0)])
-    run.log([(3, "train/loss", 2.0)])  # too soon for another try
+    run.log([(3, "train/loss", 2.0)])  # too early for another try
     said = "MLflow does not answer: (sqlite3.OperationalError) database is locked; "
     assert capsys.readouterr().err.startswith(said)
     assert history(client, run, "train/loss") == [(1, 4.0)]
@@ -316,8 +316,9 @@ def test_what_mlflow_did_not_take_comes_at_the_end(client, monkeypatch, capsys):
 
 @pytest.mark.parametrize("broken", [damaged, locked])
 def test_what_was_made_without_mlflow_waits_for_it(own, broken, capsys):
-    """A system and what was measured of it: both are sent behind the next run that MLflow takes, and their cells'
-    records name their runs."""
+    """A system and a score of it are sent after the next run that MLflow accepts, and then their records name their
+    runs.
+    """
     client, store = own
     whole = store.read_bytes()
     other = broken(store)
@@ -353,7 +354,7 @@ def test_what_was_made_without_mlflow_waits_for_it(own, broken, capsys):
 
 
 def test_what_ends_without_mlflow_has_its_curve_alone(client, monkeypatch):
-    """Its points were taken as they came: the last of them are the final metrics, and no points at the beginning."""
+    """Its points were sent as they came; the last of them are the final metrics, not points at the beginning."""
     run = start("ended without")
     run.log([(10, "validation/loss", 0.5), (20, "validation/loss", 0.25)])
     with monkeypatch.context() as patch:
@@ -365,7 +366,7 @@ def test_what_ends_without_mlflow_has_its_curve_alone(client, monkeypatch):
 
 
 def test_a_run_that_another_process_begins_anew_or_that_was_cut_off_is_passed_over(client, monkeypatch):
-    """The others are sent, and the stage whose run has just ended does not end by it."""
+    """The others are sent, and the stage whose run has just ended does not fail."""
     with monkeypatch.context() as patch:
         patch.setattr(MlflowClient, "get_metric_history", fails)
         for name in ("gone", "cut", "waits"):
@@ -385,8 +386,11 @@ def test_a_run_that_another_process_begins_anew_or_that_was_cut_off_is_passed_ov
 
 
 def test_a_store_that_was_made_anew_gets_all(own, client, monkeypatch):
-    """In the middle of a training it is removed, and another put in its place: that has no such run, and gets all its
-    points, those that the first had taken, too. So does the store of another server."""
+    """During training, the store is replaced by a new one without this run.
+
+    The new store gets all points, including those that the first store had. The same holds for the store of another
+    server.
+    """
     store = own[1]
     trained = cell("outputs/pretrain/grammar/lstm-1", None)
     run, moved = start("removed"), start("moved")
@@ -402,7 +406,7 @@ def test_a_store_that_was_made_anew_gets_all(own, client, monkeypatch):
     another.replace(store)
     run.log([(2, "train/loss", 3.0)])
     run.finish({"steps": 2}, [])
-    assert tracking.n_waiting() == 1  # SQLite writes into no file that was replaced, and a process opens it once
+    assert tracking.n_waiting() == 1  # SQLite does not write into a replaced file, and a process opens a file once
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{store}?timeout=0.2")
     start("next").finish({}, [])
     sent = all_of(MlflowClient(f"sqlite:///{store}?timeout=0.2"), "removed")
@@ -410,7 +414,7 @@ def test_a_store_that_was_made_anew_gets_all(own, client, monkeypatch):
 
 
 def all_of(client: MlflowClient, key: str) -> str:
-    """The id of a run that has two points, each once."""
+    """Return the id of a run that has two points, each once."""
     (sent,) = runs(client, key)
     points = client.get_metric_history(sent.info.run_id, "train/loss")
     assert [(point.step, point.value) for point in points] == [(1, 4.0), (2, 3.0)]
@@ -444,7 +448,7 @@ def test_a_command_that_needs_the_store_says_in_one_line_that_it_does_not_answer
 
 
 def opened(project: Path, *keys: str) -> multiprocessing.Process:
-    """A process of a project that has runs open, the second of a key as one that goes on with the first."""
+    """Start a process of a project with open runs; the second run of a key resumes the first."""
     processes = multiprocessing.get_context("fork")
     ready = processes.Event()
 
@@ -467,7 +471,7 @@ def status(client: MlflowClient, key: str) -> str:
 
 
 def test_the_next_command_closes_the_runs_of_dead_processes_and_no_others(own, tmp_path, monkeypatch):
-    """Others have the same store, and may have a run of the same key: in this project, or on another machine."""
+    """Other processes use the same store, and may have a run of the same key in this project or on another machine."""
     client, _ = own
     here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
     monkeypatch.setenv("DVC_ROOT", str(here))
@@ -491,7 +495,7 @@ def test_the_next_command_closes_the_runs_of_dead_processes_and_no_others(own, t
         process.kill()
         process.join()
     assert tracking.end_killed() == 1 and not (here / tracking.OPEN).exists()
-    assert (status(client, "beside"), status(client, "shared")) == ("KILLED", "RUNNING")  # whose machine is another
+    assert (status(client, "beside"), status(client, "shared")) == ("KILLED", "RUNNING")  # another machine's
     monkeypatch.setenv("DVC_ROOT", str(elsewhere))
     start("next").finish({}, [])
     assert {status(client, key) for key in ("shared", "elsewhere")} == {"KILLED"}
@@ -514,7 +518,7 @@ def test_a_run_whose_end_waits_is_no_killed_one(own, monkeypatch):
 
 
 def cell(name: str, run: str | None) -> Path:
-    """A cell with its record."""
+    """Return a cell with its record."""
     Path(name).mkdir(parents=True)
     Path(name, "metrics.json").write_text(f'{{"seed": "{name}"}}', encoding="utf-8")
     write_record(Path(name), {"mlflow_run_id": run})

@@ -8,7 +8,7 @@ from tests.training.resuming import SYSTEMS, Trained, checkpoint, run, weights
 
 @pytest.fixture(scope="session")
 def uninterrupted(tmp_path_factory) -> Callable[[str], Trained]:
-    """The weights, the curve and the last checkpoint of a system's training in one go."""
+    """Return the weights, the curve and the last checkpoint of an uninterrupted training of a system."""
 
     @cache
     def train(name: str) -> Trained:

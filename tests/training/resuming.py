@@ -41,7 +41,7 @@ CPU = {"accelerator": "cpu", "devices": 1, "precision": "32-true"}
 
 
 class Numbers:
-    """The step itself for a batch."""
+    """Batches that are the number of the step."""
 
     def __init__(self, steps_per_epoch: int = 100):
         self.steps_per_epoch = steps_per_epoch
@@ -51,7 +51,7 @@ class Numbers:
 
 
 class Whole:
-    """A validation that a function makes of the whole objective."""
+    """A validation that a function computes from the whole objective."""
 
     def __init__(self, validate: Callable[[nn.Module], dict[str, float]]):
         self._validate = validate
@@ -71,7 +71,7 @@ class Killed(Exception):
 
 
 class System(NamedTuple):
-    """Everything that a training needs, new each time it is made."""
+    """Everything that a training needs; each call makes new objects."""
 
     objective: nn.Module
     batches: Any
@@ -79,7 +79,7 @@ class System(NamedTuple):
 
 
 def system(objective: Callable[[float], nn.Module], batches: Any, **settings: Any) -> Callable[..., System]:
-    """Return what makes a system, whose dropout has the rate that it is given."""
+    """Return a function that makes a system with a given dropout rate."""
 
     def make(dropout: float = 0.3) -> System:
         torch.manual_seed(0)
@@ -106,7 +106,7 @@ def accuracy(objective: nn.Module) -> dict[str, float]:
 
 lstm = system(
     lm("lstm", tie=False, reduction="time_sum"),
-    CarriedStreams(TOKENS, batch_size=4, length=T),  # five steps an epoch
+    CarriedStreams(TOKENS, batch_size=4, length=T),  # five steps per epoch
     epochs=2.4,
     optimizer=partial(sgd, lr=1.0),
     schedule=partial(epoch_decay, flat_epochs=1, factor=0.5),
@@ -114,7 +114,7 @@ lstm = system(
 )
 gpt = system(
     CASES["CausalLM, tied"].make,
-    ShuffledWindows(TOKENS, batch_size=5, length=T, seed=1),  # four steps an epoch
+    ShuffledWindows(TOKENS, batch_size=5, length=T, seed=1),  # four steps per epoch
     epochs=3,
     optimizer=partial(adamw, lr=0.01, weight_decay=0.1),
     schedule=partial(warmup_cosine, warmup=0.2, final=0.1),
@@ -122,7 +122,7 @@ gpt = system(
 )
 classifier = system(
     CASES["classification, bilstm"].make,
-    Bucketed(EXAMPLES, batch_size=4, seed=1),  # six steps an epoch
+    Bucketed(EXAMPLES, batch_size=4, seed=1),  # six steps per epoch
     epochs=2,
     optimizer=partial(adamw, lr=0.01, weight_decay=0.01),
     schedule=constant,
@@ -130,7 +130,7 @@ classifier = system(
 )
 skipgram = system(
     lambda _: WordByWord(objectives.NegativeSampling(models.SkipGram(WORDS, D), COUNTS)),
-    Windows(TOKENS, COUNTS, boundary=0, subsample=0, batch_tokens=18),  # six steps an epoch
+    Windows(TOKENS, COUNTS, boundary=0, subsample=0, batch_tokens=18),  # six steps per epoch
     epochs=2,
     optimizer=partial(sgd, lr=0.1),
     schedule=linear_decay,
@@ -159,18 +159,18 @@ CARRYING = {
         lm("awd-lstm"), JitteredStreams(LONG, batch_size=4, length=8, seed=1), **OF_24_STEPS,
         optimizer=partial(sgd, lr=30.0, weight_decay=1.2e-6), averaging=partial(non_monotone, patience=0),
     ),
-    # The rate goes by the validation losses.
+    # The rate depends on the validation losses.
     "stacked_recurrent": system(
         lm("stacked elman", projection=0.15), CARRIED,
         **OF_24_STEPS | {"optimizer": partial(sgd, lr=10.0), "schedule": partial(stall_decay, factor=0.25)},
     ),
-    # The memory holds more than one batch, and some of it is of batches before a checkpoint.
+    # The memory has more than one batch, and some of it is from batches before a checkpoint.
     "transformer_xl": system(
         lambda p: objectives.CausalLM(models.TransformerXL(V, D, 2, 2, 12, 12, 20, p, p), V, True, True, "mean"),
         CARRIED,
         **OF_24_STEPS | ADAMW,
     ),
-    # Each direction carries a state of its own.
+    # Each direction carries a separate state.
     "elmo": system(CASES["BidirectionalLM"].make, OppositeStreams(LONG, batch_size=4, length=8), **OF_24_STEPS | ADAMW),
 }  # fmt: skip
 
@@ -199,7 +199,7 @@ def pairs() -> BucketedPairs:
 
 
 class Few:
-    """The first batches of others, to validate on."""
+    """The first batches of other batches, for validation."""
 
     steps_per_epoch = 2
 
@@ -207,7 +207,7 @@ class Few:
         self.batch = batches.batch
 
 
-# Masks, corruptions and draws come from the step alone.
+# Masks, corruptions and random draws depend only on the step.
 PRETRAINING = {
     name: system(
         CASES[name].make, batches, **ADAMW, epochs=0.5, schedule=linear_decay, validations=4,
@@ -244,7 +244,7 @@ def assert_same(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> None:
 
 
 class DyingBatches:
-    """Batches that kill the process when it asks for that of step `last`."""
+    """Batches that kill the process when it asks for the batch of step `last`."""
 
     def __init__(self, batches: Any, last: int):
         self._batches, self._last, self.steps_per_epoch = batches, last, batches.steps_per_epoch
@@ -271,11 +271,11 @@ def kill(system: System, step: int, scratch: Path, log=lambda points: None, **ch
 
 
 def assert_resumed(name: str, step: int, expected: Trained, scratch: Path) -> None:
-    """Killed in a step and resumed, a training ends with the weights, the curve and the state of `expected`."""
+    """Kill a training in a step and resume it; check that weights, curve and state are those of `expected`."""
     system, logged = SYSTEMS[name](), []
     kill(SYSTEMS[name](), step, scratch, logged.extend)
     assert len(logged) < len(expected.points)
-    torch.manual_seed(step)  # what the generator stands at must not matter
+    torch.manual_seed(step)  # the state of the generator must not matter
     assert run(system, scratch, logged.extend) == expected.points
     assert_same(weights(system), expected.weights)
     assert set(logged) == set(expected.points)

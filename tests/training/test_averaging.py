@@ -13,7 +13,7 @@ def test_non_monotone_is_the_rule_of_the_published_code(patience):
     generator = np.random.default_rng(patience)
     for _ in range(50):
         losses = (generator.normal(size=30).cumsum() - 0.3 * np.arange(30)).tolist()
-        earlier: list[float] = []  # main.py of awd-lstm-lm keeps them in best_val_loss
+        earlier: list[float] = []  # the losses that main.py of awd-lstm-lm keeps in best_val_loss
         for number, loss in enumerate(losses, 1):
             triggered = len(earlier) > patience and loss > min(earlier[:-patience])
             assert non_monotone(losses[:number], patience) == triggered
@@ -57,7 +57,7 @@ def test_applied_for_a_while_and_for_good():
     linear = module()
     before = linear.weight.detach().clone()
     average = Average(linear)
-    average.apply()  # of no weights yet: they stay
+    average.apply()  # no weights are averaged yet, so they stay
     assert torch.equal(linear.weight, before)
     for factor in (1, 3):
         with torch.no_grad():

@@ -25,7 +25,7 @@ def test_blocks_that_are_computed_twice_have_the_same_gradients():
     ids = torch.randint(V, (4, T + 1))
     saved = []
     for each in (plain, twice):
-        torch.manual_seed(1)  # of the dropout
+        torch.manual_seed(1)  # seed of the dropout
         kept: list[int] = []
         with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t.numel()) or t, lambda t: t):  # noqa: B023
             loss, _, _ = each.loss(TokenBatch(ids[:, :-1], ids[:, 1:], fresh=True), None, 0)

@@ -1,4 +1,4 @@
-"""Checkpoints and best weights that were damaged or changed since they were written."""
+"""Test checkpoints and best weights that were damaged or changed after they were written."""
 
 import os
 import pickle
@@ -19,7 +19,7 @@ from tests.training.test_fit import SCORES, judged
 
 
 class Code:
-    """Its unpickling leaves a file."""
+    """An object that creates a file when it is unpickled."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -30,7 +30,9 @@ class Code:
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory) -> Path:
-    """Trained up to step 8: the last checkpoint is that of step 6, the one before of step 3."""
+    """Return a training that was killed in step 8: its last checkpoint is that of step 6, the one before that of
+    step 3.
+    """
     path = tmp_path_factory.mktemp("killed")
     kill(gpt(), 8, path)
     names = ("last.ckpt", "previous.ckpt")
@@ -40,7 +42,7 @@ def killed(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def cut(killed, tmp_path) -> None:
-    """A training that was killed, in the test's folder."""
+    """Return a killed training in the test's folder."""
     shutil.copytree(killed, tmp_path, dirs_exist_ok=True)
 
 
@@ -53,7 +55,7 @@ def damage(path: Path, how: str) -> None:
 
 
 def resumed(path: Path, uninterrupted, capsys) -> str:
-    """What is said on standard error before the first step, by a training that ends like one that was never killed."""
+    """Resume a training, which must end as an uninterrupted one. Return its messages before the first step."""
     capsys.readouterr()
     system = gpt()
     assert run(system, path) == uninterrupted("gpt").points
@@ -81,7 +83,7 @@ def test_where_no_other_is_left_training_begins_anew(killed, uninterrupted, tmp_
 
 
 def dying(at: int) -> Callable[[Path, Path], None]:
-    """A rename that kills the process when it is called for the time `at`, from 0 on."""
+    """Return a rename that kills the process at call number `at`, counted from 0."""
     renamed, replace = [], os.replace
 
     def die(source: Path, target: Path) -> None:
@@ -111,7 +113,7 @@ def test_a_checkpoint_that_would_run_code_runs_none(cut, form, signed, uninterru
         path.write_bytes(pickle.dumps(Code(ran)) + b"..")
     if not signed:
         assert "last.ckpt is damaged; training resumes from previous.ckpt" in resumed(tmp_path, uninterrupted, capsys)
-    else:  # by who knows how checkpoints are written
+    else:  # an attacker who knows the format of checkpoints
         path.rename(tmp_path / "written")
         checkpoints.keep(tmp_path / "written", path)
         with pytest.raises(UsageError, match=rf"^{path} is refused: loading it could run code.*to train from the st"):
@@ -136,7 +138,7 @@ def test_kills_at_renames_of_the_best_weights_lose_nothing(renames, tmp_path, mo
     best, written = tmp_path / "best.safetensors", tmp_path / "written"
     written.write_text("old")
     checkpoints.keep_weights(written, best)
-    for rename in renames:  # the training goes on from its checkpoint, and comes to the same weights again
+    for rename in renames:  # training resumes from its checkpoint, and reaches the same weights again
         written.write_text("new")
         with monkeypatch.context() as patch, pytest.raises(Killed):
             patch.setattr(os, "replace", dying(rename))
@@ -145,7 +147,7 @@ def test_kills_at_renames_of_the_best_weights_lose_nothing(renames, tmp_path, mo
 
 
 def test_no_process_goes_on_before_all_have_read_the_best_weights(tmp_path, monkeypatch):
-    """The first one then removes the folder that they are in."""
+    """The first process then removes the folder of the best weights."""
     done, load = [], fitting.load_weights
     monkeypatch.setattr(SingleDeviceStrategy, "barrier", lambda *_, **__: done.append("barrier"))
     monkeypatch.setattr(fitting, "load_weights", lambda *given: (done.append("read"), load(*given)))

@@ -26,7 +26,7 @@ def test_a_step_costs_six_operations_a_weight_and_token():
 @pytest.mark.parametrize("build", [partial(SampledSoftmax, samples=9, power=0.5), HierarchicalLM,
                                    partial(AdaptiveSoftmax, cutoffs=[8, 30], division=2)])  # fmt: skip
 def test_of_a_softmax_that_is_read_in_part_only_that_counts(build):
-    """What a step costs is what its products multiply, on average over words as frequent as they were counted."""
+    """The cost of a step is the number of multiplications, on average over words with the counted frequencies."""
     objective = build(LSTM(V, 16, 1, 0.0, 0.1), vocab_size=V, tie=False, bias=False, reduction="mean")
     frequencies = 1 / np.arange(1, V + 1)
     if isinstance(objective, CountsWords):
@@ -47,7 +47,7 @@ def test_of_a_softmax_that_is_read_in_part_only_that_counts(build):
 
 @pytest.mark.parametrize(("chip", "n_chips", "share"), [
     ("NVIDIA H100 80GB HBM3", 1, 0.4),
-    ("NVIDIA H100 80GB HBM3", 8, 0.05),  # eight chips could do eight times as much
+    ("NVIDIA H100 80GB HBM3", 8, 0.05),  # eight chips have eight times the peak
     ("NVIDIA A100-SXM4-80GB", 2, 0.4 * 989 / 312 / 2),
     ("NVIDIA L40S", 1, 0.4 * 989 / 362),
     ("NVIDIA L4", 1, 0.4 * 989 / 121),

@@ -9,7 +9,7 @@ from retable.training.devices import accelerator_here, devices_here, require_gpu
 
 @pytest.fixture
 def gpus(monkeypatch):
-    """Gives the machine so many GPUs, as far as torch counts them, and so many cores."""
+    """Make torch count this many GPUs, and Python this many cores."""
 
     def have(number: int, cores: int = 8) -> None:
         monkeypatch.setattr(torch.cuda, "is_available", lambda: number > 0)

@@ -49,15 +49,15 @@ def test_killed_in_a_step_and_resumed_equals_uninterrupted(uninterrupted, name, 
 
 
 def test_what_is_kept_beside_the_weights(uninterrupted):
-    """The average is what was trained, and training goes on beside it."""
+    """The average is returned as the trained weights, and training continues with the weights themselves."""
     trained = uninterrupted("awd_lstm")
     steps, tensors = trained.checkpoint["average"]
-    assert 5 < trained.points[-1].step - steps < 15  # after so many steps, between the checkpoints of the two kills
+    assert 5 < trained.points[-1].step - steps < 15  # averaging began between the checkpoints of the two kills
     for name, weight in trained.weights.items():
         assert torch.equal(weight, tensors[name])
         assert not torch.equal(weight, trained.checkpoint["state_dict"][f"objective.{name}"])
     (group,) = uninterrupted("stacked_recurrent").checkpoint["optimizer_states"][0]["param_groups"]
-    assert group["lr"] < 10  # the rate has followed the losses
+    assert group["lr"] < 10  # the rate depends on the losses
     assert uninterrupted("transformer_xl").checkpoint["carried_state"][0].shape == (2, 4, 12, D)
     ((forward, backward),) = uninterrupted("elmo").checkpoint["carried_state"]
     for hidden, cell in (forward, backward):
@@ -78,7 +78,7 @@ def test_killed_at_each_checkpoint_in_turn_equals_uninterrupted(uninterrupted, n
             run(SYSTEMS[name](), tmp_path, log_and_die)
         assert max(point.step for point in logged) == step
     system = SYSTEMS[name]()
-    assert run(system, tmp_path, logged.extend) == uninterrupted(name).points  # all is done: nothing is trained
+    assert run(system, tmp_path, logged.extend) == uninterrupted(name).points  # nothing is left to train
     assert_same(weights(system), uninterrupted(name).weights)
     assert set(logged) == set(uninterrupted(name).points)
 
@@ -110,7 +110,7 @@ def test_killed_in_validation_or_before_a_checkpoint_is_in_place_equals_uninterr
     assert_same(weights(system), uninterrupted("gpt").weights)
 
 
-# Of GloVe the start and the order of the cells have seeds of their own, and nothing else is drawn.
+# GloVe's initial weights and order of cells have separate seeds, and nothing else is random.
 @pytest.mark.parametrize("name", ["lstm", "gpt", "classifier", "skipgram"])
 def test_training_is_a_function_of_its_seed(uninterrupted, name, tmp_path):
     system, expected = SYSTEMS[name](), uninterrupted(name).weights
@@ -121,7 +121,7 @@ def test_training_is_a_function_of_its_seed(uninterrupted, name, tmp_path):
 @pytest.mark.parametrize("make", [lstm, gpt])
 def test_a_batch_taken_in_parts_is_the_batch(make, tmp_path):
     whole, parts = make(dropout=0.0), make(dropout=0.0)
-    if make is gpt:  # five rows have no halves
+    if make is gpt:  # five rows cannot be halved
         whole, parts = (
             s._replace(batches=ShuffledWindows(TOKENS, batch_size=4, length=T, seed=1)) for s in (whole, parts)
         )
@@ -160,11 +160,11 @@ def test_the_gradients_of_processes_average_to_that_of_one(kind):
         torch.testing.assert_close((parts[0][name] + parts[1][name]) / 2, gradient, atol=1e-6, rtol=1e-4)
 
 
-SCORES = [0.2, 0.5, 0.4, 0.5, 0.3, 0.9, 0.1]  # of validations; two worse ones in a row stand behind the second
+SCORES = [0.2, 0.5, 0.4, 0.5, 0.3, 0.9, 0.1]  # scores of validations; the two after the second are worse
 
 
 def judged(scores: list[float]) -> tuple[System, list[dict[str, Tensor]]]:
-    """A classifier whose validations, one every third step, find `scores`; and its weights at each."""
+    """Return a classifier whose validations, every third step, have `scores`; and its weights at each validation."""
     system, seen, reached = classifier(), [], []
     loss = system.objective.loss
 
@@ -200,12 +200,12 @@ def test_killed_with_early_stopping_and_resumed_equals_uninterrupted(step, tmp_p
     assert run(resumed, tmp_path / "cut", **stopping) == expected
     assert_same(weights(resumed), weights(system))
     again, seen = judged(SCORES)
-    assert run(again, tmp_path / "cut", **stopping) == expected and not seen  # it is over: nothing is trained any more
+    assert run(again, tmp_path / "cut", **stopping) == expected and not seen  # it has ended, so nothing is trained
     assert_same(weights(again), weights(system))
 
 
 class Reported(nn.Module):
-    """Reports the step for its loss, carries it for its state, and has the gradient 3."""
+    """An objective whose loss and state are the step, and whose gradient is 3."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -228,7 +228,7 @@ REPORTED = {
     "checkpoint_every": 7,
     "validations": 0.8,
 }
-# 200 points of two steps each: those of 2k - 2 and 2k - 1 make the point at 2k.
+# 200 points of two steps each: the losses of steps 2k - 2 and 2k - 1 make the point at 2k.
 MEANS = [Point(2 * k, "train/loss", 2 * k - 1.5) for k in range(1, 201)]
 
 
@@ -305,15 +305,15 @@ def test_the_schedule_knows_the_validation_losses_so_far(tmp_path):
     changes = {"validations": 25, "schedule": schedule}  # every four steps
 
     def validate(objective: Reported) -> dict[str, float]:
-        return {"loss": -objective.weight.item() / 3}  # the step
+        return {"loss": -objective.weight.item() / 3}  # the number of the step
 
     run(System(objective, Numbers(), REPORTED), tmp_path, epochs=0.1, clip_norm=None, validate=validate, **changes)
-    # The rate of the step after a validation is set before it.
+    # After a validation, the rate is set before the next step.
     assert seen == {step: [v for v in (4.0, 8.0) if v < step] for step in range(11)}
 
 
 def factors(tmp_path: Path, **changes: Any) -> dict[int, float]:
-    """The factor on the rate of each step of a training of 80 steps, four epochs, that something cuts short."""
+    """Return the factor of the rate in each step of a training of 80 steps (four epochs) that ends early."""
     asked: dict[int, float] = {}
 
     def schedule(step: int, epoch: float, max_steps: int, losses: list[float]) -> float:
@@ -341,14 +341,14 @@ def test_a_budget_of_time_is_as_many_steps_as_fit_and_measured_once(tmp_path, mo
     monkeypatch.setattr("retable.training.fit._seconds_per_step", lambda *_: pytest.fail("measured again"))
     assert run(System(Reported(), Numbers(), REPORTED), tmp_path, seconds=10.2)[-1].step == 20
     monkeypatch.setattr("retable.training.fit._seconds_per_step", lambda *_: 0.5)
-    for max_steps, steps in ((5, 5), (50, 20)):  # the fewer count
+    for max_steps, steps in ((5, 5), (50, 20)):  # the smaller number counts
         of_both = {"seconds": 10.2, "max_steps": max_steps}
         points = run(System(Reported(), Numbers(), REPORTED), tmp_path / str(steps), **of_both)
         assert points[-1].step == steps
 
 
 def test_measuring_leaves_no_trace(tmp_path):
-    """Callbacks see the training only."""
+    """Callbacks are called only for the training."""
 
     class Told(L.Callback):
         started = 0

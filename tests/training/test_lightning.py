@@ -1,4 +1,4 @@
-"""Lightning's own habits: its validation loop, callbacks, flags of its Trainer, and checkpoints that it loads."""
+"""Test features of Lightning: its validation loop, callbacks, options of its Trainer, and checkpoints that it loads."""
 
 from functools import partial
 from typing import Any
@@ -81,7 +81,7 @@ def test_processes_measure_a_share_each_and_find_what_one_finds(name, world):
 
 
 class Watched(L.Callback):
-    """What a callback finds when Lightning calls it."""
+    """Records what a callback finds when Lightning calls it."""
 
     def __init__(self) -> None:
         self.validations: list[tuple[int, float]] = []
@@ -103,7 +103,7 @@ class Watched(L.Callback):
 
 
 def train(scratch, *callbacks: L.Callback, objective=None, log=lambda points: None, **changes: Any) -> Fitted:
-    """Of a GPT over twelve steps, four an epoch, validated every second."""
+    """Train a GPT for twelve steps, four per epoch, with a validation after every second step."""
     scratch.mkdir(exist_ok=True)
     settings = {
         "seed": 1, "epochs": 3, "optimizer": partial(sgd, lr=0.1), "schedule": constant, "clip_norm": 1.0,
@@ -139,7 +139,7 @@ def test_loggers_are_told_the_curve_once_and_what_callbacks_log(tmp_path):
 
 def test_lightnings_early_stopping_and_checkpoint_go_by_the_validation_loss(tmp_path):
     best = ModelCheckpoint(tmp_path, monitor="validation/loss", filename="best")
-    stopping = EarlyStopping("validation/loss", mode="max", patience=1)  # the loss falls, so the second one ends it
+    stopping = EarlyStopping("validation/loss", mode="max", patience=1)  # the loss falls: it ends at the second
     points = train(tmp_path / "scratch", best, stopping).points
     losses = {p.step: p.value for p in points if p.metric == "validation/loss"}
     assert sorted(losses) == [2, 4]
@@ -164,7 +164,7 @@ def test_killed_and_resumed_callbacks_stop_where_they_would_have(tmp_path):
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
-    """That of a trained GPT's last validation, the training, and the objective."""
+    """Return the checkpoint of a GPT's last validation, the training, and the objective."""
     folder, objective = tmp_path_factory.mktemp("checkpoint"), gpt()
     last = ModelCheckpoint(folder, filename="trained")
     fitted = train(folder / "scratch", last, objective=objective)
@@ -208,7 +208,7 @@ def test_a_training_that_is_only_measured_says_what_it_lacks():
 
 
 class Counted(nn.Module):
-    """Notes down which batches it has seen."""
+    """Records which batches it has read."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -14,7 +14,7 @@ def test_seeds_of_steps_are_distinct_and_known():
     seeds = {step_seed(*parts) for parts in product(range(10), range(500), range(4))}
     assert len(seeds) == 10 * 500 * 4
     assert all(0 <= seed < 1 << 63 for seed in seeds)
-    # Fixed for ever, or the trainings of the past could not be run again.
+    # These numbers must never change; otherwise earlier trainings could not be repeated.
     assert step_seed(1, 2, 3) == 733464669408481064
 
 
@@ -24,14 +24,14 @@ def test_seeds_do_not_run_parts_together():
 
 
 class Drawing(nn.Module):
-    """Has a random number for its loss."""
+    """An objective whose loss is a random number."""
 
     def loss(self, batch: None, state: None, step: int) -> tuple[Tensor, dict[str, Tensor], None]:
         return torch.rand(()), {}, None
 
 
 def draw(step: int, rank: int, parts: int, part: int) -> float:
-    """What process `rank` draws in a part of a step."""
+    """Return the random draw of process `rank` in a part of a step."""
     training = Training(Drawing(), seed=1, max_steps=10)
     training.trainer = SimpleNamespace(
         global_rank=rank, global_step=step, accumulate_grad_batches=parts, log_every_n_steps=0
@@ -46,7 +46,7 @@ def test_each_process_draws_for_each_part_of_each_step_anew(parts):
 
 
 def test_gradients_are_clipped_as_they_are_and_not_as_the_loss_is_scaled():
-    """A fused optimizer divides by the scale of fp16 itself, within its step."""
+    """In fp16, a fused optimizer itself divides by the scale in its step."""
     module = nn.Linear(1, 1, bias=False)
     training = Training(module, seed=1, max_steps=1, clip_norm=1.0)
     plugin = MixedPrecision("16-mixed", "cpu", torch.amp.GradScaler("cpu", init_scale=2.0**16))

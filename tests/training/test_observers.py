@@ -1,4 +1,4 @@
-"""Loggers take a point once; the onlookers of each training log what the curve lacks, and change nothing."""
+"""Test that loggers get each point once, and that observers log what the curve lacks and change nothing."""
 
 import re
 from dataclasses import replace
@@ -31,7 +31,7 @@ class Listed:
 
 
 def test_a_point_is_logged_once():
-    """A resumed run hands on its curve from the start."""
+    """A resumed run passes on its curve from the start."""
     logger = Listed()
     log = point_log(logger)
     first = [Point(1, "a", 1.0), Point(1, "b", 2.0), Point(2, "a", 3.0)]
@@ -40,8 +40,8 @@ def test_a_point_is_logged_once():
     assert logger.rows == [(1, {"a": 1.0, "b": 2.0}), (2, {"a": 3.0}), (2, {"b": 4.0})]
 
 
-@pytest.mark.parametrize("validations", [0.05, 0.5, 5])  # per epoch of five steps; the last step has one in any case
-@pytest.mark.parametrize("seconds", [0.5, 7.0, 25.0, 60.0, 400.0])  # that a step takes
+@pytest.mark.parametrize("validations", [0.05, 0.5, 5])  # per epoch of five steps; the last step always has one
+@pytest.mark.parametrize("seconds", [0.5, 7.0, 25.0, 60.0, 400.0])  # seconds per step
 def test_a_line_comes_a_minute_after_the_last_one(seconds, validations, tmp_path, capsys, monkeypatch):
     system, clock, printed = lstm(), SimpleNamespace(now=0.0), []
     loss = system.objective.loss
@@ -73,13 +73,13 @@ def test_a_line_comes_a_minute_after_the_last_one(seconds, validations, tmp_path
         mean = np.mean([losses[s] for s in range(before + 1, int(step) + 1)])
         assert float(said) == pytest.approx(mean, abs=1e-4)
         assert float(left) == pytest.approx((20 - int(step)) * seconds / 60, abs=0.051)
-    assert len(re.findall("^step", capsys.readouterr().err, re.MULTILINE)) == len(validated)  # the others' lines
+    assert len(re.findall("^step", capsys.readouterr().err, re.MULTILINE)) == len(validated)  # the other steps
     assert not (seconds < 3 and printed)  # a training of less than a minute prints none
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_the_rate_of_each_step_is_logged(name, tmp_path):
-    """Equal to what the schedule gives, of every kind of training, also of what moves its own weights."""
+    """Equal to the schedule's rate in every kind of training, also if the objective updates its weights itself."""
     system, logged = SYSTEMS[name](), []
     run(system, tmp_path, logged.extend, callbacks=[Rates()])
     settings = system.settings
@@ -90,7 +90,7 @@ def test_the_rate_of_each_step_is_logged(name, tmp_path):
     per_epoch = round(settings["epochs"] * system.batches.steps_per_epoch) / settings["epochs"]
     losses = [(point.step, point.value) for point in logged if point.metric == "validation/loss"]
     for point in rates:
-        # A rate is set behind the step before, whose validation comes after.
+        # A rate is set after the step before; the validation follows.
         known = [value for step, value in losses if step < point.step - 1]
         factor = settings["schedule"](point.step - 1, per_epoch, steps, known)
         assert point.value == pytest.approx(base * factor, rel=1e-5)
@@ -104,13 +104,13 @@ def test_the_rates_of_a_killed_training_are_logged(tmp_path):
 
 
 def task(untaught: list[int]):
-    """A classifier of three classes whose validation measures predictions, some examples without a label to learn."""
+    """Return a classifier of three classes whose validation measures predictions; some examples have no label."""
     system = classifier()
     examples = encoded(Inputs(SEQUENCES), [i % 3 for i in range(len(SEQUENCES))])
     known = np.setdiff1d(np.arange(len(SEQUENCES)), untaught)
     examples = replace(examples, trainable=known if untaught else None)
 
-    def pad(places):  # what cannot be trained on has no label
+    def pad(places):  # examples without a label cannot be trained on
         labels = [99 if i in untaught else i % 3 for i in range(len(SEQUENCES))]
         return encoded(Inputs(SEQUENCES), labels).pad(places)
 
@@ -132,7 +132,7 @@ def test_a_task_has_a_validation_loss_in_the_log_alone(untaught, tmp_path):
     assert_same(weights(watched), weights(plain))
     found = [point for point in logged if point.metric == "validation/loss"]
     assert {point.step for point in found} == {p.step for p in expected if p.metric == "validation/accuracy"}
-    # One example at a time, by torch's own cross-entropy.
+    # One example at a time, with torch's cross-entropy.
     nats = []
     with torch.no_grad():
         for place in known:

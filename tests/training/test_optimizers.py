@@ -22,7 +22,7 @@ def test_adamw_decays_matrices_alone():
     before = {name: parameter.detach().clone() for name, parameter in module.named_parameters()}
     for parameter in module.parameters():
         parameter.grad = torch.zeros_like(parameter)
-    optimizer.step()  # without a gradient, what moves is what is decayed
+    optimizer.step()  # without a gradient, only weight decay changes weights
     for name, parameter in module.named_parameters():
         matrix = name.endswith("weight") and "norm" not in name
         torch.testing.assert_close(parameter.detach(), before[name] * (0.95 if matrix else 1), msg=name)
@@ -60,7 +60,7 @@ def test_a_model_without_layers_or_with_two_stacks_of_them_has_one_rate(model):
 
 
 def trained_alike(ours, theirs, n=5):
-    """Both take the same slopes for some steps, and have the same weights after each."""
+    """Check that both take steps with the same gradients and have the same weights after each step."""
     one, other = torch.nn.Linear(3, 2), torch.nn.Linear(3, 2)
     other.load_state_dict(one.state_dict())
     steps = ours(one), theirs(other)
@@ -75,7 +75,9 @@ def trained_alike(ours, theirs, n=5):
 
 
 class Nesterov:
-    """v ← μv + g, w ← w − η(g + μv), with g of the loss and of λ/2 ‖w‖² (Sutskever et al. 2013, as torch has it)."""
+    """v ← μv + g, w ← w − η(g + μv), where g is the gradient of the loss and λ/2 ‖w‖² (Sutskever et al. 2013, as in
+    torch).
+    """
 
     def __init__(self, module, lr, weight_decay, momentum):
         self.weights, self.settings = [*module.parameters()], (lr, weight_decay, momentum)
@@ -107,7 +109,7 @@ def test_adagrad_begins_at_gloves_ones_and_adafactor_steps_at_its_rate():
 
 
 def test_adagrad_with_l2_equals_a_loop():
-    """g ← g + ρθ, h ← h + g², θ ← θ − η g / (√h + ε), also for the rows of a table that no word reads."""
+    """g ← g + ρθ, h ← h + g², θ ← θ − η g / (√h + ε), also for rows of a table that no word reads."""
     torch.manual_seed(0)
     lr, decay, eps = 0.005, 0.01, 1e-3
     table, layer = torch.nn.Embedding(5, 3), torch.nn.Linear(3, 2)

@@ -9,7 +9,7 @@ from retable.training.precision import fastest_precision, multiply_in, require_p
     ({"avx512_f": True, "avx512_bf16": False}, "32-true"),
     ({"avx512_f": True, "avx512_bf16": True}, "bf16-mixed"),
     ({"amx_bf16": True}, "bf16-mixed"),
-    ({}, "32-true"),  # as of an architecture that has neither by these names
+    ({}, "32-true"),  # as with an architecture that is neither of these
 ])  # fmt: skip
 def test_a_processor_takes_bf16_where_it_has_products_of_it(capabilities, precision, monkeypatch):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
@@ -33,7 +33,7 @@ def test_bf16_is_refused_on_a_processor_that_onednn_has_none_for(built, has, mon
     require_precision("32-true", "cpu")
     require_precision("bf16-mixed", "auto")  # on the GPU
     if built and not has:
-        with pytest.raises(UsageError, match="bf16-mixed: this processor has no bf16; write 32-true"):
+        with pytest.raises(UsageError, match="bf16-mixed: this processor does not support bf16; write 32-true"):
             require_precision("bf16-mixed", "cpu")
     else:
         require_precision("bf16-mixed", "cpu")

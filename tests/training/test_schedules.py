@@ -34,7 +34,7 @@ def test_stall_decay_is_the_rule_of_the_published_code():
         losses = (generator.normal(size=20).cumsum() - 0.5 * np.arange(20)).round(1).tolist()  # some are equal
         rate, best = 20.0, None
         for number, loss in enumerate(losses, 1):
-            if not best or loss < best:  # main.py of pytorch/examples, word_language_model
+            if not best or loss < best:  # as in main.py of word_language_model in pytorch/examples
                 best = loss
             else:
                 rate /= 4
@@ -44,7 +44,7 @@ def test_stall_decay_is_the_rule_of_the_published_code():
 def test_decay_from_stall_is_the_rule_of_mikolovs_toolkit():
     generator = np.random.default_rng(0)
     for _ in range(50):
-        # Log-likelihoods of a validation text, as the toolkit has them; they grow more and more slowly.
+        # Log-likelihoods of a validation text in the toolkit's form; their increases become smaller.
         logs = (-7000 + 600 * (1 - 0.6 ** np.arange(12)) + generator.normal(size=12)).tolist()
         rate, divide, before = 0.1, False, -1e8
         for number, log in enumerate(logs, 1):
@@ -65,7 +65,7 @@ def test_perplexity_decay_is_the_rule_of_kims_code():
         perplexities = (80 + 40 * 0.7 ** np.arange(15) + generator.normal(size=15)).tolist()
         rate, halved = 1.0, 0
         for number in range(1, 16):
-            if number > 1 and perplexities[number - 2] - perplexities[number - 1] < 1:  # main.lua of lstm-char-cnn
+            if number > 1 and perplexities[number - 2] - perplexities[number - 1] < 1:  # as in lstm-char-cnn's main.lua
                 rate, halved = rate / 2, halved + 1
             losses = np.log(perplexities[:number]).tolist()
             assert perplexity_decay(0, 10, 100, losses, factor=0.5, improvement=1.0) == pytest.approx(rate)
@@ -82,10 +82,10 @@ CURVES = {
     "constant": (constant, 100, {0: 1, 50: 1, 99: 1}),
     "linear": (linear_decay, 100, {0: 1, 25: 0.75, 50: 0.5, 100: 0, 120: 0}),
     "linear to a fifth": (partial(linear_decay, final=0.2), 100, {0: 1, 50: 0.6, 100: 0.2, 101: 0.2}),
-    # Up in a line to the tenth step, half the rate after four times as many, a quarter after sixteen times.
+    # Linear increase to the tenth step, half the rate after four times as many steps, a quarter after sixteen times.
     "inverse root": (partial(inverse_sqrt, warmup=0.01), 1000, {0: 0.1, 4: 0.5, 9: 1, 39: 0.5, 159: 0.25}),
     "warmup": (partial(warmup_linear, warmup=0.1), 100, {0: 0.1, 4: 0.5, 9: 1, 10: 1, 55: 0.5, 100: 0, 101: 0}),
-    # Ten steps up, to 1 at the last of them; then a half turn of the cosine over the other ninety.
+    # Ten steps of linear increase to 1; then half a period of the cosine over the other ninety.
     "cosine": (
         partial(warmup_cosine, warmup=0.1, final=0.1),
         100,

@@ -1,4 +1,4 @@
-"""Read and write the files of a cell (the output folder of a stage), and the record of the run that made it.
+"""Read and write the files of a cell (the output folder of a stage), and the record of the run that made the cell.
 
 A cell contains `config.yaml`, `metrics.json`, `run.json` and the stage's results. The contents of a cell depend only on
 configuration, inputs and code, so that a new run writes the same bytes. Facts about one run, such as its MLflow id,
@@ -25,7 +25,7 @@ from retable.core.errors import UsageError, closest
 from retable.core.stages import STAGES
 
 _CODE = ("src", "pipelines", "conf", "studies/*/study.yaml", "pyproject.toml", "requirements.lock")
-CHECKOUT = Path(__file__).parents[3]  # the repository, unless the package is installed elsewhere
+CHECKOUT = Path(__file__).parents[3]  # the repository, if Retable runs from a repository
 _PACKAGES = ("torch", "lightning", "hydra-core", "mlflow", "dvc", "tokenizers", "numpy", "pandas")
 
 
@@ -52,8 +52,8 @@ def write_metrics(folder: Path, metrics: Mapping[str, float]) -> None:
 def main_scores(metrics: Mapping[str, float], n: int = 3) -> dict[str, float]:
     """Return at most `n` of a cell's metrics, without counts such as `tokens`.
 
-    If the test split has metrics, only these are returned; otherwise, only the validation split's metrics. Overlap with
-    the training data is a property of the data, so it is included only if the cell has no other metrics.
+    If the test split has metrics, only metrics of the test split are returned; otherwise, only metrics of validation.
+    Overlap with the training data is a property of the data, so it is included only if the cell has no other metrics.
     """
     scores = {name: value for name, value in metrics.items() if name.rpartition("/")[2] not in _COUNTS}
     scores = {name: value for name, value in scores.items() if "/overlap_" not in name} or scores
@@ -61,7 +61,7 @@ def main_scores(metrics: Mapping[str, float], n: int = 3) -> dict[str, float]:
         if of_split := {name: value for name, value in scores.items() if split in name.split("/")}:
             scores = of_split
             break
-    # Perplexity is listed first, because it summarises other metrics.
+    # Perplexity is listed first, because perplexity summarises other metrics.
     ordered = sorted(scores, key=lambda name: (not name.endswith("perplexity_word"), name.count("/")))
     return {name: scores[name] for name in ordered[:n]}
 
@@ -86,7 +86,7 @@ def read_run(folder: Path) -> dict[str, Any]:
 
 
 def changed_inputs(cells: Iterable[Path]) -> dict[Path, str]:
-    """Find input files that have changed since cells were made from them.
+    """Find input files that have changed since `cells` were made from these files.
 
     The search includes all cells from which `cells` were made, directly or indirectly. A missing file does not count as
     changed, because a cell may be copied to a machine without the texts. Digests are computed only for texts and data
@@ -115,7 +115,7 @@ def changed_inputs(cells: Iterable[Path]) -> dict[Path, str]:
 def _digest_of(path: Path) -> str:
     """Return the sha256 of a file.
 
-    For a file of a cell, this is the value stored in the cell's `digests.json`.
+    For a file of a cell, the result is the value that is stored in the cell's `digests.json`.
     """
     owner = next((folder for folder in path.parents if (folder / DIGESTS).exists()), None)
     if owner is None:
@@ -132,7 +132,7 @@ def record_file(cell: Path) -> Path:
 
 
 def write_record(cell: Path, record: Mapping[str, Any]) -> None:
-    """Write the record of a finished cell atomically: next to the cell, and for other studies a copy under `work/made`.
+    """Write the record of a finished cell atomically, next to the cell and as a copy for other studies in `work/made`.
 
     Args:
         cell: folder of the cell.
@@ -229,7 +229,7 @@ def root() -> Path:
 def git_state() -> dict[str, Any]:
     """Return the commit of the running code, and whether code, configuration or requirements differ from the commit.
 
-    For an installed package, both values are None.
+    If Retable is an installed package, both values are None.
     """
     if not (CHECKOUT / "pyproject.toml").exists():
         return {"git_commit": None, "git_dirty": None}
@@ -263,7 +263,7 @@ def environment() -> dict[str, str]:
 
 def peak_memory() -> float:
     """Return the peak memory use of this process so far, in MiB."""
-    unit = 1 if sys.platform == "darwin" else 1024  # bytes on macOS, KiB elsewhere
+    unit = 1 if sys.platform == "darwin" else 1024  # ru_maxrss is in bytes on macOS, in KiB elsewhere
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
 
 

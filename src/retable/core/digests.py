@@ -2,7 +2,7 @@
 
 The digests are in the cell's file `digests.json`.
 
-Files are checked before they are read. The check detects damage: a flipped bit, an incomplete copy, a file of another
+Each file is checked before it is read. The check detects damage: a flipped bit, an incomplete copy, a file of another
 cell. The check does not protect against deliberate changes, because the digests can be changed too.
 """
 
@@ -74,7 +74,7 @@ def digest_of(value: Any) -> str:
 
 
 def write_digests(cell: Path) -> None:
-    """Write `digests.json`: the size and sha256 of every other file of a cell, and the sha256 of this list."""
+    """Write `digests.json`: a list with size and sha256 of every other file of a cell, and the sha256 of this list."""
     files = {name: {"sha256": digest(path), "size": path.stat().st_size} for name, path in _files(cell).items()}
     (cell / DIGESTS).write_text(_text(files), encoding="utf-8")
 
@@ -85,7 +85,7 @@ def _text(files: dict[str, dict[str, Any]]) -> str:
 
 
 def check(path: Path) -> None:
-    """Check that a file of a cell, or a whole cell, has not changed since its stage wrote it.
+    """Check that a file of a cell, or a whole cell, has not changed since a stage wrote it.
 
     The names and sizes of all files of the cell are compared. If `path` is a file, the file's sha256 is compared, too.
     Paths outside cells and old cells without digests are not checked. For old cells, one warning per process is
@@ -174,7 +174,7 @@ def _cell_name(path: Path) -> str | None:
     stage, *names = parts[parts.index("outputs") + 1 :] if "outputs" in parts[:-1] else [""]
     length = 1 if stage == "prepare" else 2
     is_file = len(names) == length and re.search(r"\.[a-z]\w*$", names[-1])  # a file next to cells, such as a record
-    odd = {".", ".."} & {*parts} or {*STAGES, "outputs"} & {*names[:1]}  # a wrong name with a stage or `outputs`
+    odd = {".", ".."} & {*parts} or {*STAGES, "outputs"} & {*names[:1]}  # a cell cannot have such a name
     if stage not in STAGES or len(names) < length or is_file or odd:
         return None
     return "/".join([stage, *names[:length]])

@@ -120,7 +120,7 @@ def near(name: str, known: Iterable[str]) -> list[str]:
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """Return advice for an unknown name: to write one of up to three similar names, or else one of all names.
+    """Return advice for an unknown name: to write one of at most three similar names, or any known name.
 
     Args:
         known: names to compare with.

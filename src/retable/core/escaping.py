@@ -36,7 +36,7 @@ def visible(text: str) -> str:
 
 
 def in_one_line(text: str) -> str:
-    """Escape text as `visible` does, and join its lines with spaces."""
+    """Escape a text as `visible` does, and join the lines of the text with spaces."""
     return visible(" ".join(line.strip() for line in text.splitlines() if line.strip()))
 
 

@@ -22,7 +22,7 @@ WORK = Path("work")
 PATIENCE = 60  # seconds to wait for another process that makes the same cell
 IDENTITY = ("stage", "system", "corpus", "seed", "task")  # keys of run.json that two runs of the same cell share
 OF_REPORT = ("report.md", "report.html", "metrics.json", "metrics.csv", "runs.csv")  # files that any report may have
-_LONGEST = 255 - len(".record.json.begun")  # largest length of a cell's name in bytes; file names have at most 255
+_LONGEST = 255 - len(".record.json.begun")  # largest length of a cell's name in bytes; file systems allow 255 bytes
 
 
 def check_path(place: Any) -> None:
@@ -109,7 +109,7 @@ def atomic_write(path: str) -> Iterator[TextIO]:
 
 @contextlib.contextmanager
 def publish(out: Path, partial: Path, aside: Path) -> Iterator[Path]:
-    """Replace the folder of a cell as `replace` does, and write the digests of its files.
+    """Replace a cell's folder as `replace` does, and write the digests of the cell's files.
 
     Args:
         out, partial, aside: as in `replace`.
@@ -121,14 +121,15 @@ def publish(out: Path, partial: Path, aside: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def replace(out: Path, partial: Path, aside: Path) -> Iterator[Path]:
-    """Yield the folder `partial`; after the block it replaces `out`, or is removed if the block failed.
+    """Yield the folder `partial`; after the block, `partial` replaces `out`, or is removed if the block failed.
 
     Two renames replace the folder: `out` to `aside`, then `partial` to `out`. If the process is killed, one of three
     states remains:
 
     1. `out` is unchanged, and `partial` is incomplete. The next run removes `partial` and starts again.
-    2. `out` is missing, because it was renamed to `aside`. The next run first renames it back.
-    3. `out` is the new folder, and the old folder is `aside` or, partly removed, `aside.old`. The next run removes it.
+    2. `out` is missing, because it was renamed to `aside`. The next run first renames `aside` to `out`.
+    3. `out` is the new folder, and the old folder is `aside` or, partly removed, `aside.old`. The next run removes the
+       old folder.
 
     All three paths must be on one file system.
 
@@ -152,7 +153,7 @@ def replace(out: Path, partial: Path, aside: Path) -> Iterator[Path]:
 
 
 def recover(out: Path, aside: Path) -> None:
-    """Complete or undo a replacement (see `replace`) during which a process was killed."""
+    """Complete or undo a call of `replace` during which the process was killed."""
     old = aside.with_name(f"{aside.name}.old")
     if aside.exists() and _is_free(out):
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -168,15 +169,15 @@ def require_one_mount(scratch: Path, out: Path) -> None:
     """Raise UsageError if `scratch` and `out` are on different mounts.
 
     Folders cannot be renamed from one mount to another. This function is called before training, so that hours of work
-    are not lost. The check renames a file. Comparing device numbers is not sufficient, because a bind mount has the
-    same number as its file system.
+    are not lost. The check renames a file. Comparing device numbers is not sufficient, because a bind mount and its
+    file system have the same device number.
 
     Args:
         scratch: an existing folder.
         out: a folder that may be missing.
     """
     near = next(each for each in out.absolute().parents if each.exists())
-    probe, target = scratch / "probe", near / f".{out.name}.probe"  # `target` may exist if a process was killed here
+    probe, target = scratch / "probe", near / f".{out.name}.probe"  # `target` may remain from a killed process
     probe.touch()
     try:
         probe.rename(target)
@@ -198,7 +199,7 @@ def exclusive(bench: Path, cell: Path, patiently: bool = False) -> Iterator[None
     """Hold the lock of a cell inside the block, so that only one process makes the cell.
 
     The lock is on a file in the folder `bench`. At the end, the file is removed, and the folder is removed if it is
-    empty. The kernel releases the lock of a killed process, and child processes do not inherit it.
+    empty. The kernel releases the lock of a killed process, and child processes do not inherit the lock.
 
     patiently: whether to wait up to a minute for another process that holds the lock. Such a process may have been
         asked to end and may still save its checkpoint.

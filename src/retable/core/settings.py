@@ -1,4 +1,4 @@
-"""Check settings against the signatures of classes and functions, and build the parts of a system from them.
+"""Check settings against the signatures of classes and functions, and build the parts of a system from settings.
 
 A part of a configuration names a class or function under `_target_`; its other keys are arguments. With `_partial_`,
 the class or function is not called yet, but the part becomes a callable. The annotations of parameters determine the
@@ -25,7 +25,7 @@ from annotated_types import Ge, Gt, Interval, MinLen, MultipleOf
 from retable.core.errors import UsageError, closest
 from retable.core.trust import Within, is_trusted, named, require_trusted
 
-# The upper bounds of these types exceed the memory and time of any machine.
+# No machine has the memory or time for values near the upper bounds of these types.
 PositiveInt = Annotated[int, Interval(ge=1, le=10**12)]
 NonNegativeInt = Annotated[int, Interval(ge=0, le=10**12)]
 Seed = Annotated[int, Interval(ge=0, le=2**32 - 1)]
@@ -33,7 +33,7 @@ Positive = Annotated[float, Gt(0)]
 NonNegative = Annotated[float, Ge(0)]
 Share = Annotated[float, Interval(ge=0, le=1)]
 Rate = Annotated[float, Interval(ge=0, lt=1)]  # share of items to drop, as in dropout; a rate of 1 would drop all items
-Warmup = Annotated[float, Interval(ge=0, le=100)]  # warm-up as a share of the run; above 1, it does not end
+Warmup = Annotated[float, Interval(ge=0, le=100)]  # warm-up as a share of the run; above 1, warm-up never ends
 LearningRate = Annotated[float, Interval(ge=0, le=1000)]
 Sizes = Annotated[Sequence[PositiveInt], MinLen(1)]
 Filters = Annotated[Sequence[tuple[PositiveInt, PositiveInt]], MinLen(1)]  # (width, number of features) per convolution
@@ -63,7 +63,10 @@ class Takes(NamedTuple):
 
 
 class Schema:
-    """A group of settings, annotated in a subclass. If `closed` is true, settings without annotation are errors."""
+    """Base class of groups of settings: a subclass annotates each setting with its type.
+
+    If `closed` is true, settings without annotation are errors.
+    """
 
     closed = False
 
@@ -77,14 +80,14 @@ class SettingError(UsageError):
 
 
 def build(part: Part, name: str, place: Any = None, within: Within = OWN, **given: Any) -> Any:
-    """Build the object that `part` describes; with `_partial_`, return a callable that builds it.
+    """Build the object that `part` describes; with `_partial_`, return a callable that builds the object.
 
     Args:
         part: settings with a `_target_`.
         name: name of the setting in messages.
         place: the type that the result must have; None for any type.
-        within: the package that the `_target_` must be in. given: additional arguments, which the configuration must
-            not contain.
+        within: the package that the `_target_` must be in.
+        given: additional arguments, which the configuration must not contain.
 
     Raises: UsageError: `check` finds a mistake, or the target rejects the combination of settings.
     """
@@ -367,7 +370,7 @@ def _adapter(annotation: Any) -> Any:
 
 
 def _annotation(target: Callable[..., Any], annotation: Any) -> Any:
-    """Evaluate an annotation that is a string; return Any if it uses a name that only type checkers import."""
+    """Evaluate an annotation that is a string; return Any for a name that only type checkers import."""
     if not isinstance(annotation, str):
         return annotation
     owner = inspect.unwrap(target)

@@ -4,7 +4,7 @@ STAGES = (
     *("prepare", "tokenize", "embed", "pretrain", "adapt", "mix", "from_scratch", "finetune"),
     *("evaluate", "generate", "scaling"),
 )
-TASK_STAGES = ("from_scratch", "finetune")  # train a system on a task: from random weights, or from pretrained weights
+TASK_STAGES = ("from_scratch", "finetune")  # stages that train on a task, from random or from pretrained weights
 SYSTEM_STAGES = ("embed", "pretrain", "adapt", "mix", *TASK_STAGES)  # stages whose output is a trained system
 USING_STAGES = ("adapt", "mix", "evaluate", "generate")  # stages that use trained systems
 _MODULES = {"tokenize": "tokenize_text", "from_scratch": "finetune"}  # stages whose module has a different name

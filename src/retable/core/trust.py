@@ -15,7 +15,7 @@ from pathlib import Path
 from retable.core.errors import UsageError, reading
 
 Within = str | tuple[str, ...]  # allowed prefixes of full names in this project, such as "retable.models."
-PACKAGES = "RETABLE_PACKAGES"  # environment variable with names separated by commas
+PACKAGES = "RETABLE_PACKAGES"  # environment variable with the names of trusted packages, separated by commas
 # Names that a user's package cannot have: names of the project's packages, and `conf`, a link in each study's folder.
 _OWN = ("retable", "pipelines", "hydra_plugins", "conf")
 
@@ -105,7 +105,7 @@ def require_trusted(target: str, within: Within) -> None:
 
 
 def sources() -> dict[str, Path]:
-    """Return the folder of each trusted package that is installed; for a package with a single module, its file.
+    """Return the folder of each installed trusted package; if a package is a single module, return the module's file.
 
     The packages are not imported.
 

@@ -1,10 +1,10 @@
-"""The interface for processing a large text in parts, each in a process; the result is the same as with one process."""
+"""The interface for processing parts of a large text in several processes, with the same result as in one process."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-SMALL = 8 << 20  # bytes; for a smaller text, one process is faster than starting further processes
+SMALL = 8 << 20  # bytes; a smaller text is processed faster in one process than in several
 
 
 class MapWorkers(Protocol):

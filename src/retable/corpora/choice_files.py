@@ -73,7 +73,7 @@ class ChoiceFiles:
         return {split: splits[split] for split in SPLITS}
 
     def _parted(self, choices: list[Choice]) -> tuple[list[Choice], list[Choice]]:
-        """Split the examples into training examples and held-out examples; no context occurs in both parts."""
+        """Split the examples into training and held-out examples, such that no context occurs in both parts."""
         drawn = np.random.default_rng(SEED).permutation(len(choices))[: self._held_out]
         held = {choices[place].context for place in drawn}
         parts = (

@@ -23,7 +23,7 @@ def write_collection(
     documents: bool = False,
     spread: MapWorkers | None = None,
 ) -> dict[str, float]:
-    """For each split, write `<split>.txt` from all its files in alphabetical order, with single spaces between words.
+    """For each split, write `<split>.txt` from all files of the split in alphabetical order, with single spaces.
 
     Args:
         source: a folder; or a data set of the hub, as hub:owner/name.

@@ -20,7 +20,7 @@ class TaggedSentence(NamedTuple):
 
     words: list[str]
     tags: list[str]  # one per word
-    predicate: int | None = None  # for semantic roles: the verb's index; each verb has a copy of the sentence
+    predicate: int | None = None  # for semantic roles: index of the verb that `tags` belong to
 
 
 class Row(NamedTuple):

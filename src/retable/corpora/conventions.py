@@ -21,17 +21,17 @@ DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight"
 
 
 def penn_treebank(text: str) -> str:
-    """Rewrite text like Mikolov's version of the Penn Treebank: lower case, no punctuation, N for numbers.
+    """Rewrite text in the style of Mikolov's Penn Treebank: lower case, no punctuation, N for numbers.
 
     Contractions and possessives are split as in the Treebank (`is n't`, `ca n't`, `can not`, `john 's`). Hyphens within
-    words and the periods of abbreviations and initials are not removed. `$`, `&` and `#` are separate words. The
-    tokenizer later replaces words outside its vocabulary of 10,000 words by `<unk>`.
+    words and the periods of abbreviations and initials are not removed. `$`, `&` and `#` are separate words. Later, a
+    tokenizer with a vocabulary of 10,000 words replaces all words outside this vocabulary by `<unk>`.
     """
     return _by_line(text, _penn_treebank_line)
 
 
 def text8(text: str) -> str:
-    """Rewrite text like text8 (Mahoney 2011): only letters a to z in lower case, and each digit spelled out.
+    """Rewrite text in the style of text8 (Mahoney 2011): only letters a to z in lower case, and digits spelled out.
 
     All other characters are replaced by spaces.
     """

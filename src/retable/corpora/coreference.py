@@ -110,7 +110,7 @@ def _marks(clusters: Iterable[Iterable[Mention]]) -> dict[int, str]:
     """Return the entry of each word in the column of clusters.
 
     An entry lists first the mentions that end at the word, then mentions of only this word, then mentions that begin at
-    it.
+    the word.
     """
     closing, single, opening = (defaultdict[int, list[str]](list) for _ in range(3))
     for number, mentions in enumerate(clusters):
@@ -134,7 +134,7 @@ class _Reader:
         self._name, self._part = begin[1], int(begin[2] or 0)
         self._sentences: list[list[str]] = [[]]
         self._n_words = 0
-        self._open: dict[str, list[int]] = defaultdict(list)  # by cluster: first words of open mentions
+        self._open: dict[str, list[int]] = defaultdict(list)  # maps a cluster to first words of its open mentions
         self._mentions: dict[str, list[Mention]] = defaultdict(list)
 
     def read(self, row: Row) -> None:

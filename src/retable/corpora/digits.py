@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
-PLACES = {"validation": 3, "test": 4}  # index of the image of this split in each group of five consecutive images
+PLACES = {"validation": 3, "test": 4}  # index of the split's image among five consecutive images
 WHITE = 16  # the brightest pixel
 
 

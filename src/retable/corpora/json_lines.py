@@ -36,7 +36,7 @@ def _distinct(pairs: list[tuple[str, Any]], path: Path, line: int | None) -> dic
 
 
 def require_distinct(place: object, names: Sequence[str]) -> None:
-    """Check that names of columns or keys are distinct: of two values with the same name, one would be lost.
+    """Check that names of columns or keys are distinct: if two values had the same name, one value would be lost.
 
     Raises: UsageError: a name occurs twice.
     """

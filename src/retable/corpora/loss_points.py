@@ -1,4 +1,4 @@
-"""Read losses of trained models from a file, to fit a scaling law to them.
+"""Read losses of trained models from a file, to fit a scaling law to these losses.
 
 N is the number of weights of a model, D the number of training tokens, C = 6ND the number of training operations.
 """

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from retable.core.errors import UsageError
 from retable.corpora.json_lines import read_records
 
-# The files name a phenomenon s-selection; the paper counts its two paradigms as argument structure.
+# Two paradigms have the phenomenon `s-selection` in BLiMP's files, but count as argument structure in the paper.
 RENAMED = {"s-selection": "argument_structure"}
 
 

@@ -30,8 +30,8 @@ def read_choices(
         context: name of the field with the context.
         endings: name of the field with the list of endings, or one field name per ending.
         label: name of the field with the number of the correct ending, counted from 0.
-        labels: file with the number of the correct ending of one example per line, if the examples have no field for
-            this number. A test set may have neither the field nor the file.
+        labels: file whose line n contains the number of the correct ending of example n, if the examples have no field
+            for this number. A test set may have neither the field nor the file.
 
     Raises: UsageError: the file is missing or has no examples, a line is malformed, or a label is missing or invalid.
     """

@@ -22,19 +22,19 @@ MOST = 10_000_000  # number of checked characters of the test text, which are he
 BLOCK = 1 << 18  # words of the training text that are hashed at a time
 UNIT_END = 0  # word id that marks the end of a unit
 
-Answered = tuple[Hashable, Hashable | None]  # the question of an example, and its answer
+Answered = tuple[Hashable, Hashable | None]  # the question and the answer of an example
 
 
 def text_overlap(train: Path, test: Path, unit: str, n: int = N) -> dict[str, float]:
     """Compute the shares of a test text's lines and n-grams that occur in a training text.
 
     Each occurrence of a repeated line or n-gram counts; blank lines do not count. Only the first MOST characters of
-    the test text are checked. The share of lines is missing from the result if the test text has no lines, and the
-    share of n-grams if it has no n-grams.
+    the test text are checked. If the test text has no lines, the result has no share of lines; if the test text has no
+    n-grams, the result has no share of n-grams.
 
-    Only the test text is held in memory; it needs about 100 MB. N-grams are compared by 64-bit hashes. With two million
-    n-grams of the test text and 100 million of the training text, the probability of a false match is about 1 in
-    100,000.
+    Only the test text is held in memory, which needs about 100 MB. N-grams are compared by 64-bit hashes. With two
+    million n-grams of the test text and 100 million of the training text, the probability of a false match is about 1
+    in 100,000.
 
     Args:
         unit: `line` or `document`; n-grams do not cross the end of a unit.
@@ -69,8 +69,8 @@ def text_overlap(train: Path, test: Path, unit: str, n: int = N) -> dict[str, fl
 def example_overlap(train: Iterable[Answered], test: Iterable[Answered]) -> dict[str, float]:
     """Compute `overlap_examples`, the share of test examples whose question occurs in the training examples.
 
-    A second share, `overlap_contradicted`, counts only test examples whose question occurs in training with different
-    answers only. It is missing from the result if no test example has an answer.
+    A second share, `overlap_contradicted`, counts the test examples whose question occurs in training, but never with
+    the same answer. `overlap_contradicted` is missing from the result if no test example has an answer.
 
     Args:
         train, test: pairs of question and answer; the answer is None for examples without an answer.
@@ -127,7 +127,7 @@ class _Grams:
             self._is_shared[places[self._known[places] == hashes]] = True
 
     def _hashes(self, ids: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """Compute the hashes of the n-grams without unit ends and unknown words; both have the id UNIT_END."""
+        """Compute the hashes of all n-grams without unit ends and unknown words, whose id is UNIT_END."""
         n = len(self._factors)
         ends = np.concatenate([[0], np.cumsum(ids == UNIT_END)])
         starts = np.flatnonzero(ends[n:] == ends[:-n]) if len(ids) >= n else np.empty(0, np.int64)

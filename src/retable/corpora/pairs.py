@@ -1,4 +1,4 @@
-"""Read and write parallel corpora: line n of one file translates line n of another."""
+"""Read and write parallel corpora: line n of one file translates line n of the other."""
 
 from itertools import zip_longest
 from pathlib import Path
@@ -56,7 +56,7 @@ def write_split(folder: Path, split: str, source: Path, target: Path, lowercase:
                         "write the translation of line n of one file in line n of the other"
                     )
                 if not line.strip():
-                    raise UsageError(f"{path}, line {number} is empty; remove the line from both sides")
+                    raise UsageError(f"{path}, line {number} is empty; remove the line from both files")
                 sides.append((line.lower() if lowercase else line).split())
             sources.write(" ".join(sides[0]) + "\n")
             targets.write(" ".join(sides[1]) + "\n")

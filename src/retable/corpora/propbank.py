@@ -20,14 +20,14 @@ def read_propositions(
 ) -> list[TaggedSentence]:
     """Read one copy of a sentence per predicate, with the predicate's arguments as IOB2 tags.
 
-    The predicate is the span of type V, and the attribute `predicate` is the index of its first word. The settings for
-    CoNLL-2012 are word=3, first=11, behind=1. For CoNLL-2005, paste the columns of the props files after the columns of
-    the words files, and set word=0, first=2.
+    The predicate is the span of type V, and the attribute `predicate` is the index of the first word of this span. The
+    settings for CoNLL-2012 are word=3, first=11, behind=1. For CoNLL-2005, paste the columns of the props files after
+    the columns of the words files, and set word=0, first=2.
 
     Args:
         word: the column of words, counted from 0.
-        first: the first column of arguments. Each predicate of a sentence has one such column, which contains one span
-            of type V; the columns are in the order of the predicates.
+        first: the first column of arguments. Each predicate of a sentence has one column of arguments, which contains
+            one span of type V; these columns are in the order of the predicates.
         behind: number of columns after the columns of arguments.
 
     Raises: UsageError: the file is missing or has no predicates, or columns or brackets of a sentence are malformed.

@@ -37,7 +37,8 @@ class HellaSwag:
     def read(self) -> list[Question]:
         """Read all questions.
 
-        Raises: UsageError: a line is malformed or has no label. The test set has no labels, so it raises this error.
+        Raises: UsageError: a line is malformed or has no label. Reading HellaSwag's test set raises this error, since
+        the test set has no labels.
         """
         path, questions = self.inputs[0], []
         for record in read_records(path, "endings", "label", texts=("activity_label", "ctx_a", "ctx_b")):
@@ -138,9 +139,9 @@ def _rows(path: Path, column: str, columns: Sequence[str] | None) -> Iterator[di
 
 
 class Lambada:
-    """LAMBADA (Paperno et al. 2016): one passage per line, whose last word is to be predicted.
+    """LAMBADA (Paperno et al. 2016): passages whose last word is to be predicted.
 
-    The file contains plain text or, as in OpenAI's version, JSON lines (.jsonl) with a key `text`.
+    The file contains one passage per line: plain text or, as in OpenAI's version, JSON (.jsonl) with a key `text`.
     """
 
     def __init__(self, path: str):

@@ -56,7 +56,7 @@ def read_squad(path: Path) -> list[Question]:
 def read_triples(path: Path) -> list[Question]:
     """Read all questions of a JSON list of objects with the strings `context`, `question` and `answer`.
 
-    The id of a question is its index in the list, and its title is empty. If an answer occurs several times in its
+    The id of each question is its index in the list; the title is empty. If an answer occurs several times in its
     context, the first occurrence that consists of whole words is used.
 
     Raises: UsageError: the file is missing or malformed, or an answer is empty or not in its context.

@@ -1,4 +1,4 @@
-"""Read and write corpora as text files with one sentence per line, and split them into units."""
+"""Read and write corpora as text files with one sentence per line, and split corpora into units."""
 
 import codecs
 import csv
@@ -72,7 +72,7 @@ def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
 
 
 def _to_lf(path: Path, encoding: str) -> Iterator[str]:
-    """Yield a file's lines, which end in LF, for encodings in which LF is one byte."""
+    """Yield a file's lines, which end in LF, if LF is one byte in `encoding`."""
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             try:
@@ -85,7 +85,7 @@ def _to_lf(path: Path, encoding: str) -> Iterator[str]:
 
 
 def _wide_to_lf(path: Path, encoding: str) -> Iterator[str]:
-    """Yield a file's lines, which end in LF, for UTF-16 and UTF-32.
+    """Yield a file's lines, which end in LF, if `encoding` is UTF-16 or UTF-32.
 
     In these encodings, LF has several bytes.
     """
@@ -105,7 +105,7 @@ def require_length(place: str, n_words: int) -> None:
     """
     if n_words > LONGEST:
         raise UsageError(
-            f"{place}: the text has {n_words} words; write {LONGEST} or fewer, as a model reads a text at once"
+            f"{place}: the text has {n_words} words; write {LONGEST} or fewer, since a model reads a whole text at once"
         )
 
 
@@ -118,7 +118,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def with_line_feeds(text: str) -> str:
-    """Return a text as `read_lines` reads its file: no byte-order mark, and line feeds as line ends.
+    """Return a text as `read_lines` would read it from a file: without a byte-order mark, and with LF as line end.
 
     A line end at the end of the text stays.
     """

@@ -1,7 +1,7 @@
-"""Interfaces of training batches and held-out measurements, and functions that share work among processes.
+"""Interfaces for training batches and for measurements on held-out data; functions that divide work among processes.
 
-`measured`, `mapped` and `once` run in the current process only; inside a `measured_by` block, these functions run on
-all processes.
+`measured`, `mapped` and `once` use only the current process outside a `measured_by` block, and all processes inside
+such a block.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ class Batches(Protocol):
     steps_per_epoch: int
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> Any:
-        """Return the rows of process `rank` of `world` at a step.
+        """Return the rows of process number `rank` of `world` at a step.
 
         Args:
             step: number of the batch, counted from 0 across epochs.
@@ -37,7 +37,7 @@ class CountsTokens(Protocol):
 
 @runtime_checkable
 class Scaled(Protocol):
-    """A batch with a factor for the learning rate of its training step."""
+    """A batch that multiplies the learning rate of its training step by a factor."""
 
     @property
     def scale(self) -> float:
@@ -62,27 +62,30 @@ class Measure(Protocol):
     """A measurement of an objective on held-out data, computed batch by batch and shared among processes."""
 
     def batches(self, rank: int = 0, world: int = 1) -> LazyBatches:
-        """Return the batches of process `rank` of `world`, built on demand.
+        """Return the batches of process number `rank` of `world`, built on demand.
 
         Every process gets the same number of batches: a process with fewer batches gets None for each missing batch.
         """
         ...
 
     def step(self, objective: Any) -> Callable[[Any], Any]:
-        """Return a function that measures one batch; a process calls it on its batches in order."""
+        """Return a function that measures one batch.
+
+        A process calls this function on its batches in order.
+        """
         ...
 
     def compute(self, measured: Sequence[Sequence[Any]]) -> dict[str, float]:
         """Compute the metrics from the results of all processes.
 
-        `measured` contains one sequence of results per process. A sequence may end before the last batch of its
-        process. The result of a padding batch is None.
+        `measured` contains one sequence of results per process. A sequence of results may be shorter than its process's
+        sequence of batches. The result of a padding batch is None.
         """
         ...
 
 
 def share(inputs: Sequence[Any], make: Callable[[Any], Any], rank: int, world: int) -> LazyBatches:
-    """Return the batches of process `rank` of `world`, made from every `world`-th input, starting at input `rank`.
+    """Return the batches of process number `rank` of `world`, made from inputs `rank`, `rank` + `world` and so on.
 
     None is appended where needed, so that every process has the same number of batches.
 
@@ -94,7 +97,7 @@ def share(inputs: Sequence[Any], make: Callable[[Any], Any], rank: int, world: i
 
 
 def in_order(measured: Sequence[Sequence[Any]]) -> list[Any]:
-    """Merge the results of all processes into one list, in the order of `share`'s inputs."""
+    """Merge all processes' results into one list, in the order of `share`'s argument `inputs`."""
     return [result for turn in zip(*measured, strict=True) for result in turn if result is not None]
 
 
@@ -104,7 +107,7 @@ _RUN: ContextVar[Run | None] = ContextVar("run", default=None)
 
 @contextlib.contextmanager
 def measured_by(run: Run) -> Iterator[None]:
-    """Let `run` do all measurements inside the `with` block.
+    """Use the function `run` for all measurements inside the `with` block.
 
     `run(measure, objective)` returns one sequence of results per process.
     """
@@ -151,7 +154,7 @@ def once(find: Callable[[], Result]) -> Result:
 
 
 class _Mapped:
-    """A Measure without metrics that applies a function to each input."""
+    """A Measure that applies a function to each input and has no metrics."""
 
     def __init__(self, find: Callable[[Any], Any], inputs: Sequence[Any]):
         self._find, self._inputs = find, inputs

@@ -17,7 +17,7 @@ from retable.data.buckets import Buckets, TokenBuckets, by_length
 def mean_weight(batch: Any, own: np.ndarray, places: np.ndarray, world: int) -> Any:
     """Set the loss weight of one process's share of a batch, for a loss that is a mean over examples.
 
-    The weighted means of all processes then average to the mean over the whole batch.
+    The average of all processes' weighted means is then the mean over the whole batch.
 
     Args:
         own: indices of this process's examples.
@@ -57,7 +57,7 @@ class Encoded:
 
 
 def at_once(texts: Sequence[Any]) -> Encoded:
-    """Prepare texts for rules and for models without gradient training; a batch is a list of unchanged texts."""
+    """Prepare texts for rules and for models trained without gradients; a batch is a list of unchanged texts."""
     return Encoded(np.array([len(text) for text in texts]), lambda places: [texts[place] for place in places])
 
 
@@ -82,7 +82,7 @@ class Bucketed:
         self.steps_per_epoch = self._buckets.steps_per_epoch
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> Any:
-        """Return the examples of process `rank` of `world`; the examples of all processes form the step's batch.
+        """Return the examples of process number `rank` of `world`; the examples of all processes form the step's batch.
 
         If a batch has fewer examples than there are processes, each process without an example gets the batch's first
         example with weight 0.

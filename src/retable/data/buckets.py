@@ -28,10 +28,10 @@ class Buckets:
         self._order: tuple[int, list[np.ndarray]] = (-1, [])
 
     def places(self, step: int, rank: int, world: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the example indices of process `rank` of `world`, and the example indices of the whole batch.
+        """Return the example indices of process number `rank` of `world`, and the example indices of the whole batch.
 
-        The first array is empty if the batch has no example for this process. Both arrays are pure functions of (seed,
-        step).
+        The first array is empty if the batch has no example for this process. The two arrays of indices are pure
+        functions of (seed, step).
 
         Args:
             step: number of the batch, counted from 0 across epochs.
@@ -78,7 +78,7 @@ class TokenBuckets(Buckets):
 
     def _shuffled(self, epoch: int) -> list[np.ndarray]:
         generator = np.random.default_rng((self._seed, epoch))
-        order = generator.permutation(len(self._lengths))  # puts examples of equal length in random order
+        order = generator.permutation(len(self._lengths))  # shuffled: examples of equal length are in random order
         order = order[np.argsort(self._lengths[order], kind="stable")]
         return [order[slice(*self._sizes[i])] for i in generator.permutation(self.steps_per_epoch)]
 

@@ -1,4 +1,4 @@
-"""Multiple-choice examples as model inputs and batches: one row per ending, each with its context.
+"""Multiple-choice examples as model inputs and batches; each row is one ending with its context.
 
 Shapes: B batch, R rows (the endings of all examples of a batch), T time, n examples.
 """
@@ -18,7 +18,7 @@ from retable.data.examples import ExampleBatch, Inputs, pad
 class Choices(NamedTuple):
     """Encoded multiple-choice examples."""
 
-    inputs: Inputs  # one row per ending, with its context; the rows of an example follow each other
+    inputs: Inputs  # each row is one ending with its context; the rows of an example are consecutive
     n_endings: np.ndarray  # (n,) the number of endings of each example
     labels: Sequence[int]  # (n,) the index of the correct ending of each example
 
@@ -39,16 +39,16 @@ class ChoiceBatch(NamedTuple):
     rows: ExampleBatch  # R rows, grouped by example; the labels of the rows are all 0 and are not used
     n_endings: Tensor  # (B,) int64
     labels: Tensor  # (B,) int64, the index of each example's correct ending
-    weight: float = 1.0  # scales this process's mean so that the average over processes is the mean over all examples
+    weight: float = 1.0  # factor of a process's loss; makes the average over processes the mean over all examples
 
 
 def encoded(choices: Choices) -> Encoded:
-    """Prepare examples for batching by the length of their longest row."""
+    """Prepare multiple-choice examples for batching; an example is as long as its longest row."""
     return Encoded(choices.lengths, partial(pad_choices, choices), partial(_weigh, choices), choices.inputs.truncated)
 
 
 def _weigh(choices: Choices, batch: ChoiceBatch, own: np.ndarray, places: np.ndarray, world: int) -> ChoiceBatch:
-    """Set the batch's weight, for a loss that is a mean over examples, and the rows' weight, for a mean over rows."""
+    """Set the batch's weight, for losses averaged over examples, and the rows' weight, for averages over rows."""
     rows = count_weight(choices.n_endings, batch.rows, own, places, world)
     return mean_weight(batch._replace(rows=rows), own, places, world)
 

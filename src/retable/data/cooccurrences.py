@@ -1,6 +1,7 @@
 """Word co-occurrence counts: GloVe's matrix X (Pennington et al. 2014, sections 3 and 4.2).
 
-Shapes: n is the number of tokens of the stream, or of cells of a batch; V is the number of words of the vocabulary.
+Shapes: n is the number of tokens in the stream or, in `Cells`, the number of cells in a batch; V is the vocabulary
+size.
 """
 
 from typing import NamedTuple
@@ -18,7 +19,7 @@ SLICE = 1 << 18  # number of tokens that are processed at a time
 
 
 class Cells(NamedTuple):
-    """A batch of non-zero cells of X."""
+    """A batch of non-zero cells of the co-occurrence matrix X."""
 
     words: Tensor  # (n,) int64
     contexts: Tensor  # (n,) int64
@@ -26,18 +27,18 @@ class Cells(NamedTuple):
 
 
 class Cooccurrences:
-    """Batches of `batch_cells` non-zero cells of X, in a new order each epoch.
+    """Batches of `batch_cells` non-zero cells of the co-occurrence matrix X.
 
-    X_ij sums 1 / distance over all occurrences of words i and j in the same line, at most `window` words apart.
-    A batch is a pure function of (seed, step).
+    The cells have a new order in each epoch. X_ij is the sum of 1 / distance over all places where words i and j occur
+    in one line, at most `window` words apart. A batch is a pure function of (seed, step).
 
     Args:
         tokens: token ids, (n,), of any integer type; the array may be memory-mapped.
-        counts: occurrences of each word, (V,).
+        counts: number of occurrences of each word, (V,).
         boundary: the id of the line end, which is excluded from X.
         window: number of context words on each side of a word.
 
-    Raises: UsageError: no two words are adjacent, or a setting is below 1.
+    Raises: UsageError: no line of the text has two words, or a setting is below 1.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class Cooccurrences:
         self._order: tuple[int, np.ndarray] = (-1, np.empty(0))
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> Cells:
-        """Return the cells of process `rank` of `world`; the cells of all processes together are the step's batch."""
+        """Return the cells of process number `rank` of `world`; the cells of all processes form the step's batch."""
         epoch, position = divmod(step, self.steps_per_epoch)
         if self._order[0] != epoch:
             places = np.arange(len(self._values), dtype=np.int32 if len(self._values) < 1 << 31 else np.int64)
@@ -78,8 +79,8 @@ class Cooccurrences:
 def cooccurrences(tokens: np.ndarray, vocab_size: int, boundary: int, window: int) -> csr_array:
     """Compute the co-occurrence matrix X, (V, V), float64.
 
-    The peak memory is the size of X, plus the counts of pairs in one direction (about half of X), plus one slice of the
-    stream.
+    The peak memory is the size of X, plus about half of this size (the counts of pairs in text order), plus one slice
+    of the stream.
 
     Args:
         tokens: token ids, (n,); the array may be memory-mapped.
@@ -92,8 +93,8 @@ def cooccurrences(tokens: np.ndarray, vocab_size: int, boundary: int, window: in
         lines = np.cumsum(ids == boundary)
         first, second, values = [], [], []
         for distance in range(1, window + 1):
-            # The first word of a pair must be in this slice; the second word may be in the next slice. So each pair is
-            # counted once.
+            # The first word of a pair must be in the current slice of the stream; the second word may be in the next
+            # slice. Each pair is therefore counted exactly once.
             a, b = ids[:-distance][:SLICE], ids[distance:][:SLICE]
             together = (lines[:-distance] == lines[distance:])[:SLICE] & (a != boundary)
             first.append(a[together])

@@ -1,6 +1,6 @@
 """Documents with clusters of mentions, as model inputs and batches.
 
-Shapes: B documents of a batch, S sentences and M mentions of all these documents, T time.
+Shapes: B documents in a batch, S sentences and M mentions in these documents together, T time.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,12 +30,12 @@ class CoreferenceExample(NamedTuple):
 class CoreferenceBatch(NamedTuple):
     """A batch of documents."""
 
-    input_ids: Tensor  # (S, T) int64, each sentence with the end mark before and after it; padded with 0
-    lengths: Tensor  # (S,) int64, including both end marks
+    input_ids: Tensor  # (S, T) int64, word ids of each sentence, with the end mark before and after it; padded with 0
+    lengths: Tensor  # (S,) int64, the length of each sentence, including both end marks
     documents: Tensor  # (S,) int64, the index of each sentence's document
     mentions: Tensor  # (M, 2) int64, first and last word of each mention; words are numbered across all documents
     clusters: Tensor  # (M,) int64, the cluster of each mention; clusters are numbered from 1 across all documents
-    weight: float = 1.0  # scales this process's mean so that the average over processes is the mean over all documents
+    weight: float = 1.0  # factor of a process's loss; makes the average over processes the mean over all documents
 
 
 def coreference_example(document: Document, vocabulary: Vocabulary) -> CoreferenceExample:
@@ -50,7 +50,7 @@ def encoded(examples: Sequence[CoreferenceExample]) -> Encoded:
 
 
 def pad_documents(examples: Sequence[CoreferenceExample], places: Iterable[int]) -> CoreferenceBatch:
-    """Return the documents with the indices `places` as one batch, sentences in order."""
+    """Return the documents with indices `places` as one batch, with their sentences in order."""
     chosen = [examples[place] for place in places]
     sentences = [torch.tensor(ids) for example in chosen for ids in example.sentences]
     starts = np.cumsum([0, *(example.n_words for example in chosen)])

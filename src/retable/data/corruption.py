@@ -1,7 +1,7 @@
 """Corrupt texts into inputs and targets: T5's unsupervised objectives (Raffel et al. 2020, section 3.3, table 3).
 
 Each corruption is a pure function of the text, a random generator and the symbols that it may insert. Corruptions only
-move and replace items, so a text may be an array of ids or, as in this example, an array of words:
+move, replace and remove items, so a text may be an array of ids or, as in this example, an array of words:
 
 >>> text = np.array("Thank you for inviting me to your party last week .".split())
 >>> symbols = Symbols(sentinels=np.array(["<X>", "<Y>", "<Z>"]), vocabulary=np.array(["apple"]))
@@ -35,7 +35,7 @@ class Symbols(NamedTuple):
     """The tokens that a corruption of a text may insert."""
 
     sentinels: np.ndarray  # tokens that replace spans, in the order of use; the first sentinel is also the mask token
-    vocabulary: np.ndarray  # the tokens among which random replacements are drawn
+    vocabulary: np.ndarray  # the tokens from which random replacements are drawn
 
 
 class Pair(NamedTuple):
@@ -105,7 +105,7 @@ class BERTStyle(_WholeText):
 
 @dataclass(frozen=True)
 class MASSStyle(_WholeText):
-    """Mask each token with probability `density`, a simplified form of MASS (Song et al. 2019)."""
+    """Mask each token with probability `density`; this is a simplified form of MASS (Song et al. 2019)."""
 
     density: Share = 0.15
 
@@ -154,7 +154,7 @@ class _Spans:
         return replace_spans(text, self.noise(len(text), rng), symbols.sentinels)
 
     def restore(self, pair: Pair, symbols: Symbols) -> np.ndarray:
-        """Rebuild the text: replace each sentinel of the inputs by its span in the targets."""
+        """Rebuild the text: replace each input sentinel by the span after it in the targets."""
         places = np.flatnonzero(np.isin(pair.targets, symbols.sentinels))
         spans = {span[0]: span[1:] for span in np.split(pair.targets, places)[1:]}
         return np.concatenate([spans.get(token, [token]) for token in pair.inputs])
@@ -173,9 +173,9 @@ class IidSpans(_Spans):
         return length
 
     def n_sentinels(self, window: int) -> int:
-        """Return the mean number of spans plus five standard deviations, and 1 for the final sentinel.
+        """Return the mean number of spans per window, plus five standard deviations, plus 1 for the final sentinel.
 
-        Fewer than one window in a million has more spans. The final sentinel ends the target.
+        Fewer than one window in a million has more spans than this number allows. The final sentinel ends the target.
         """
         share = self.density * (1 - self.density)  # the probability that a span begins at a position
         return round(window * share + 5 * (window * share * (1 - 3 * share)) ** 0.5) + 1
@@ -259,7 +259,7 @@ def replace_spans(text: np.ndarray, noise: np.ndarray, sentinels: np.ndarray) ->
 def sentinels_of(marks: dict[str, int]) -> np.ndarray:
     """Return the ids of the sentinels `<extra_id_0>`, `<extra_id_1>` and so on.
 
-    The list ends before the first such name that is not in `marks`.
+    The list ends before the first `<extra_id_…>` that is not in `marks`.
     """
     ids: list[int] = []
     while (name := f"<extra_id_{len(ids)}>") in marks:
@@ -268,7 +268,7 @@ def sentinels_of(marks: dict[str, int]) -> np.ndarray:
 
 
 class Corrupted:
-    """Batches of corrupted windows that cover the stream, with a new offset, order and corruption each epoch.
+    """Batches of corrupted windows that cover the stream; each epoch has a new offset, order and corruption.
 
     The input of a window has at most `length` tokens; with `RandomSpans`, it has exactly `length` tokens. Inputs and
     targets end with the end mark: `</s>`, or the line end if the tokenizer has no `</s>`.
@@ -319,7 +319,7 @@ class Corrupted:
         self._order: tuple[int, np.ndarray] = (-1, np.empty(0))
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> PairBatch:
-        """Return the rows of process `rank` of `world`; the rows of all processes form the step's batch.
+        """Return the rows of process number `rank` of `world`; the rows of all processes form the step's batch.
 
         Args:
             step: number of the batch, counted from 0 across epochs.
@@ -341,6 +341,6 @@ class Corrupted:
 
     def _corrupted(self, start: int, step: int, row: int) -> Pair:
         text = self._tokens[start : start + self.window].astype(np.int64)
-        rng = np.random.default_rng((self._seed, step, row, 1))  # the 1 makes row 0's seed differ from the epoch's
+        rng = np.random.default_rng((self._seed, step, row, 1))  # the 1 makes row 0's seed differ from an epoch's seed
         inputs, targets = self._corruption(text, rng, self.symbols)
         return Pair(np.append(inputs, self.end), np.append(targets, self.end))

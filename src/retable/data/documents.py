@@ -17,8 +17,8 @@ TRIES = 8  # number of random sentences to try as the start of a negative pair's
 class Documents:
     """The sentences and documents of a token stream.
 
-    A sentence is a non-empty line of tokens, without its line end. A document is one row of `units`. If every row is a
-    single line, document boundaries are unknown, and the whole stream is one document.
+    A sentence is a non-empty line of tokens, without its line end. A document is one row of `units`. If every row of
+    `units` is a single line, document boundaries are unknown, and the whole stream is one document.
 
     The text consists of the tokens of all sentences without the line ends; its tokens are numbered from 0. `offsets`,
     (S + 1,), are the positions in the text where sentences begin. `first`, (D + 1,), is the index of each document's
@@ -61,12 +61,12 @@ class Documents:
 
 
 class Rows(NamedTuple):
-    """A batch of N rows of one segment, [CLS] A [SEP], or of two segments, [CLS] A [SEP] B [SEP]."""
+    """A batch of N rows; a row has one segment, [CLS] A [SEP], or two segments, [CLS] A [SEP] B [SEP]."""
 
     ids: np.ndarray  # (N, T) int64, padded with 0
     segments: np.ndarray  # (N, T) int64: 1 from the first token of segment B to the row's end, otherwise 0
     lengths: np.ndarray  # (N,) int64
-    is_next: np.ndarray | None  # (N,) int64: 1 if B follows A in the text, otherwise 0; None with one segment
+    is_next: np.ndarray | None  # (N,) int64: 1 if segment B follows segment A in the text, 0 if not; None without B
 
 
 class Windows:
@@ -115,16 +115,17 @@ class Windows:
 class Pairs:
     """Rows of two segments A and B; a row is a negative with probability 1/2 (Devlin et al. 2019, appendix A.2).
 
-    Documents are cut at sentence ends into stretches of at most `length` − 3 tokens that cover the whole text. Each
-    stretch is cut at a random sentence end into A and B. With `swap`, a negative row has B before A (ALBERT: Lan et al.
-    2020, section 3.1). Without `swap`, the B of a negative row consists of sentences of another document. This B has
-    about as many tokens as the true one, so that neither the length nor the end of a row reveals a negative. (In BERT,
-    the B of a negative is as long as possible.)
+    Documents are cut at sentence ends into stretches of at most `length` − 3 tokens; together, the stretches cover the
+    whole text. Each stretch is cut at a random sentence end into segments A and B. With `swap`, a negative row has
+    segment B before segment A (ALBERT: Lan et al. 2020, section 3.1). Without `swap`, segment B of a negative row
+    consists of sentences of another document. Segment B of a negative row has about as many tokens as the true segment
+    B, so that neither the length nor the end of a row reveals a negative. (In BERT, segment B of a negative row is as
+    long as possible.)
 
     The rows of a batch have similar lengths. A sentence longer than a row is cut to fit. A stretch without a sentence
     end inside is cut in the middle.
 
-    Raises: UsageError: without `swap`, the corpus is a single document; or there are too few pairs for a batch.
+    Raises: UsageError: `swap` is False and the corpus is a single document, or there are too few pairs for a batch.
     """
 
     def __init__(
@@ -171,9 +172,9 @@ class Pairs:
         return self._put_together(a, a_size, b, b_size, is_next.astype(np.int64))
 
     def _cut(self, share: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
-        """Choose a sentence end inside each stretch, by the random numbers `share`, each in [0, 1).
+        """Choose a random sentence end inside each stretch; `share` has one random number in [0, 1) per stretch.
 
-        If a stretch has no sentence end inside, choose its middle.
+        If a stretch has no sentence end inside, choose the middle of the stretch.
         """
         first = np.searchsorted(self._documents.offsets, starts, side="right")
         n_ends = np.searchsorted(self._documents.offsets, stops, side="left") - first
@@ -183,15 +184,17 @@ class Pairs:
     def _elsewhere(
         self, generator: np.random.Generator, starts: np.ndarray, target_size: np.ndarray, room: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Draw sentences of another document for each stretch; return their starts and their sizes in tokens.
+        """For each stretch, draw a run of sentences from another document; return the runs' starts and sizes in tokens.
 
-        Each size is at most `room`, and as close to `target_size` as sentence ends allow. If no sentence fits into
-        `room` in TRIES random draws, the drawn sentence is cut. If all other documents are shorter than `target_size`,
-        the size is smaller than `target_size`.
+        The size of a run is at most `room`, and as close to `target_size` as sentence ends allow. If none of `TRIES`
+        randomly drawn sentences fits into `room`, the first of these sentences is cut. If all other documents are
+        shorter than `target_size`, the run is also shorter.
         """
         offsets, most, shape = self._documents.offsets, len(self._sizes) - 1, (TRIES, len(starts))
         rank = self._ranks[np.searchsorted(self._bounds, starts, side="right") - 1]
-        low = np.minimum(np.searchsorted(self._sizes, target_size), most)  # documents from this rank on are long enough
+        # Sorted by size, the documents from index `low` on are the documents of at least `target_size` tokens, if any
+        # exist.
+        low = np.minimum(np.searchsorted(self._sizes, target_size), most)
         low -= (low == most) & (rank == most)
         drawn = low + (generator.random(shape) * (most + 1 - low - (rank >= low))).astype(np.int64)
         document = self._by_size[drawn + ((rank >= low) & (drawn >= rank))]
@@ -242,7 +245,7 @@ def _room(length: int, marks: int, least: int) -> int:
 
 
 def stretches(offsets: np.ndarray, bounds: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Cut documents into stretches of at most `width` tokens, each as long as possible.
+    """Cut documents into the longest possible stretches of at most `width` tokens.
 
     A stretch ends at a sentence end, except within a sentence longer than `width`. Stretches of one token are dropped.
 

@@ -33,7 +33,7 @@ def write_tokens(
     workers: int = 1,
     size: int | None = None,
 ) -> dict[str, float]:
-    """Write the token stream `path`.bin and its table of units `path`.units.npy, and return their totals.
+    """Write the token stream `path`.bin and its table of units `path`.units.npy; return the table's column sums.
 
     The table is an int64 array, (n_units, 5), with one row per unit of text; `COUNTED` lists its columns.
 
@@ -68,7 +68,7 @@ def write_header(table: BinaryIO, n_units: int) -> None:
     write_array_header_1_0(table, {"descr": "<i8", "fortran_order": False, "shape": (n_units, len(COUNTED))})
 
 
-Encoded = tuple[bytes, np.ndarray]  # the ids of a chunk, and its rows of the table
+Encoded = tuple[bytes, np.ndarray]  # the token ids of a chunk of text, and the chunk's rows of the table of units
 
 
 def _encode_all(tokenizer: Tokenizer, units: Iterable[list[str]], documents: bool, workers: int) -> Iterator[Encoded]:
@@ -80,7 +80,7 @@ def _encode_all(tokenizer: Tokenizer, units: Iterable[list[str]], documents: boo
             for chunk in chain(first, chunks):
                 yield _encode(tokenizer, chunk, documents)
         return
-    # Processes parallelise the Python code, too; threads would not. The processes are spawned, because it is unsafe to
+    # Processes run the Python code in parallel; threads would not. The processes are spawned, because it is unsafe to
     # fork a process in which other libraries run threads.
     with ProcessPoolExecutor(workers, get_context("spawn"), _start_worker, (tokenizer, documents)) as pool:
         waiting: deque[Future[Encoded]] = deque()

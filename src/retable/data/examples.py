@@ -15,7 +15,7 @@ from retable.data.bucketed import Encoded
 
 
 class Inputs(NamedTuple):
-    """Encoded texts of a split, laid out by `templates`."""
+    """Encoded texts of a split, laid out by a function of `retable.data.templates`."""
 
     sequences: Sequence[Sequence[int]]
     others: Sequence[Sequence[int]] | None = None  # second sequences, which the model encodes separately
@@ -35,8 +35,8 @@ class ExampleBatch(NamedTuple):
     input_ids: Tensor  # (B, T) int64, padded with 0
     lengths: Tensor  # (B,) int64
     labels: Tensor  # (B,) class ids, int64; or scores, float32
-    weight: float = 1.0  # scales this process's mean so that the average over processes is the mean over all examples
-    segments: Tensor | None = None  # (B, T) int64, 0 in the first segment, 1 from the start of the second
+    weight: float = 1.0  # factor of a process's loss; makes the average over processes the mean over all examples
+    segments: Tensor | None = None  # (B, T) int64, 0 in the first segment, 1 from the start of the second segment
     other_ids: Tensor | None = None  # (B, U) int64
     other_lengths: Tensor | None = None  # (B,) int64
 

@@ -17,7 +17,7 @@ class ImageBatch(NamedTuple):
 
     images: Tensor  # (B, C, H, W) float32
     labels: Tensor  # (B,) int64 classes
-    weight: float = 1.0  # scales this process's mean so that the average over processes is the mean over all images
+    weight: float = 1.0  # factor of a process's loss; makes the average over processes the mean over all images
 
 
 def encoded(images: np.ndarray, labels: np.ndarray) -> Encoded:

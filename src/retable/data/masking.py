@@ -16,8 +16,8 @@ from retable.data.documents import Documents, Pairs, Rows, Windows
 from retable.data.streams import share_of_rows
 
 PREFIX = "##"  # the prefix of every piece of a word except the first piece
-# Parameter of SpanBERT's geometric distribution of span lengths, and length of its longest span, in words (Joshi et al.
-# 2020, section 3.1).
+# `SPAN_P` is the parameter of SpanBERT's geometric distribution of span lengths. `LONGEST_SPAN` is the length of
+# SpanBERT's longest span, in words (Joshi et al. 2020, section 3.1).
 SPAN_P, LONGEST_SPAN = 0.2, 10
 _LENGTHS = np.cumsum(SPAN_P * (1 - SPAN_P) ** np.arange(LONGEST_SPAN))
 SPAN_LENGTHS = _LENGTHS / _LENGTHS[-1]  # probability that a span has at most 1, 2, … words
@@ -30,11 +30,11 @@ class MaskedBatch(NamedTuple):
     segments: Tensor  # (B, T) int64, 0 or 1
     lengths: Tensor  # (B,) int64
     places: Tensor  # (P,) int64, the index b · T + t of each position to predict, ascending
-    labels: Tensor  # (P,) int64, the original tokens at these positions
-    is_next: Tensor | None  # (B,) int64: 1 if segment 2 follows segment 1 in the text, 0 if not; None with one segment
+    labels: Tensor  # (P,) int64, the original tokens at the positions `places`
+    is_next: Tensor | None  # (B,) int64: 1 if segment 2 follows segment 1 in the text, 0 if not; None without segment 2
     draws: Tensor  # (P,) float32, uniform in [0, 1): random numbers for objectives that sample tokens
-    share: float  # scales a mean over `places`: the average over processes is then the mean over all positions
-    token_share: float  # scales a mean over tokens: the average over processes is then the mean over all tokens
+    share: float  # factor of the mean over `places`; makes the average over processes the mean over all positions
+    token_share: float  # factor of the mean over tokens; makes the average over processes the mean over all tokens
 
 
 class MaskedDocuments:
@@ -44,15 +44,15 @@ class MaskedDocuments:
         tokens: ids of the stream.
         units: the stream's table of units, (n_units, 5).
         words: the string of each token id, (V,).
-        next_sentence: `none` makes rows of one segment, see `Windows`. The other values make rows of two segments, and
-            half of the rows are negatives, see `Pairs`. In a negative row, the second segment is from another document
-            (`next_sentence`), or the two segments are in the wrong order (`sentence_order`).
+        next_sentence: `none` makes rows of one segment, see `Windows`. All other values of `next_sentence` make rows of
+            two segments, and half of the rows are negative examples, see `Pairs`. In a negative row, the second segment
+            is from another document (`next_sentence`), or the two segments are in the wrong order (`sentence_order`).
         masking: unit that is masked at a time: a `token`, a `whole_word` (pieces that begin with ## belong to the word
             before them), or a `span` of words with a geometrically distributed length.
         rate: expected share of the tokens that are to be predicted. Each row has at least one token to predict.
-        masked: probability that a chosen token is replaced by [MASK]. One random draw decides for all tokens of a span.
-        random: probability that a chosen token is replaced by a random token, special tokens excluded. The other chosen
-            tokens stay as they are.
+        masked: probability that a chosen token is replaced by [MASK]. All tokens of a span share one random draw.
+        random: probability that a chosen token is replaced by a random token that is not a special token. All other
+            chosen tokens are not changed.
 
     Raises: UsageError: the tokenizer lacks [CLS], [SEP] or [MASK], or a setting is out of range.
     """
@@ -102,7 +102,7 @@ class MaskedDocuments:
         self._whole: tuple[int, Any, Any, Any, Any] = (-1, None, None, None, None)
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> MaskedBatch:
-        """Return the rows of process `rank` of `world`; the rows of all processes form the step's batch."""
+        """Return the rows of process number `rank` of `world`; the rows of all processes form the step's batch."""
         own = share_of_rows(self._batch_size, rank, world)
         if self._whole[0] != step:  # cached, because one process may request the rows of several ranks
             self._whole = step, *self._corrupted(step)
@@ -127,13 +127,13 @@ class MaskedDocuments:
 
         Every process needs all rows, because losses are divided by the number of chosen tokens in the whole batch.
 
-        Returns: the rows, the result of `_choose`, (B, T), the corrupted ids, (B, T), and uniform random numbers,
-            (B, T).
+        Returns: the rows, and three arrays (B, T): the result of `_choose`, the corrupted ids, and uniform random
+            numbers.
         """
         rows, generator = self._rows.rows(step), np.random.default_rng((self._seed, step, 2))
         chosen = self._choose(rows, generator)
-        # A token that is not chosen has group −1. This index selects the appended number 2.0, so the token stays
-        # unchanged.
+        # A token that is not chosen has group −1. Index −1 selects the appended number 2.0, which is above all
+        # probabilities, so the token stays unchanged.
         lot = np.append(generator.random(int(chosen.max(initial=-1)) + 1), 2.0)[chosen]
         drawn = self._drawable[generator.integers(len(self._drawable), size=chosen.shape)]
         masked, changed = self._shares
@@ -165,7 +165,7 @@ class MaskedDocuments:
 
 
 def choose_words(sizes: np.ndarray, budget: float, generator: np.random.Generator) -> np.ndarray:
-    """Choose at least one word to mask, and `budget` tokens on average; return a mask of the words, (W,) bool.
+    """Choose words to mask: at least one word, and `budget` tokens on average; return a mask of the words, (W,) bool.
 
     Words are chosen in random order as long as they fit into the budget. The first word that does not fit is chosen
     with probability (remaining budget) / (size of this word).

@@ -1,4 +1,4 @@
-"""Batches from several data sets or corpora at once (Raffel et al. 2020, section 3.5.2)."""
+"""Batches from a mixture of data sets or corpora (Raffel et al. 2020, section 3.5.2)."""
 
 import inspect
 import os
@@ -18,16 +18,18 @@ BLOCK = 1024  # number of steps whose data sets are drawn at a time
 
 
 def proportional(sizes: Sequence[int], limit: float = float("inf"), temperature: float = 1.0) -> np.ndarray:
-    """Compute the sampling rate of each data set of a mixture from the sizes.
+    """Compute the sampling rate of each data set in a mixture from the sizes of the data sets.
 
-    A rate is min(size, limit) to the power of 1 / temperature, normalised to sum 1. With a temperature of 1, rates are
-    proportional to the sizes (up to `limit`); the higher the temperature, the more equal the rates.
+    Each rate is min(size, limit) to the power of 1 / temperature, divided by the sum of these powers. With a
+    temperature of 1, rates are proportional to the sizes (up to `limit`); the higher the temperature, the more equal
+    the rates.
 
     Raises: UsageError: the temperature is below 1.
     """
     if temperature < 1:
         raise UsageError(
-            f"temperature={temperature} is out of range; write 1 for proportional rates, or more for more equal rates"
+            f"temperature={temperature} is out of range; write 1 for rates proportional to the sizes, or a larger "
+            "number for more equal rates"
         )
     rates = np.minimum(sizes, limit) ** (1 / temperature)
     return rates / rates.sum()
@@ -36,8 +38,9 @@ def proportional(sizes: Sequence[int], limit: float = float("inf"), temperature:
 class Mixture:
     """Batches of several data sets (`parts`); each batch comes from one data set.
 
-    For each batch, its data set is drawn with the probabilities `rates`. The batches of each data set are used in their
-    order, epoch after epoch. No recurrent state can be carried from batch to batch. (Raffel et al. mix within batches.)
+    The data set of each batch is drawn with the probabilities `rates`. The batches of each data set are used in their
+    order, epoch after epoch. No recurrent state can be carried from batch to batch. (Raffel et al. mix the data sets
+    within each batch.)
 
     Raises: UsageError: the rates do not match the parts, or a part carries state between batches.
     """
@@ -45,7 +48,7 @@ class Mixture:
     def __init__(self, parts: Sequence[Any], rates: Sequence[float], seed: int):
         if len(parts) != len(rates) or min(rates) < 0 or sum(rates) <= 0:
             raise UsageError(
-                f"a mixture of {len(parts)} parts has rates {list(rates)}; write one rate per part, 0 or more"
+                f"a mixture of {len(parts)} parts has rates {list(rates)}; write one rate of 0 or more per part"
             )
         for part in parts:
             if isinstance(part, CarriedStreams | OppositeStreams | JitteredStreams):
@@ -56,11 +59,11 @@ class Mixture:
         self.steps_per_epoch = sum(part.steps_per_epoch for part in parts)
         self._parts, self._rates, self._seed = parts, np.array(rates) / sum(rates), seed
         self.tokens_per_step = float(self._rates @ [part.tokens_per_step for part in parts])
-        self._before = [np.zeros(len(parts), dtype=np.int64)]  # for each block of steps: earlier batches of each part
+        self._before = [np.zeros(len(parts), dtype=np.int64)]  # number of each part's batches before each block
         self._block = 0, self._drawn(0)
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> Any:
-        """Return the rows of process `rank` of `world`, from the data set that is drawn for the step."""
+        """Return the rows of process number `rank` of `world`, from the data set that is drawn for the step."""
         block, place = divmod(step, BLOCK)
         while len(self._before) <= block:
             drawn = self._drawn(len(self._before) - 1)
@@ -91,8 +94,9 @@ class MixedCorpora(Mixture):
         tokens: the run's main corpus, memory-mapped from its folder of the `tokenize` stage. The folders of the other
             corpora, with one token file or shards, are next to that folder. Batches of the main corpus are included
             only if `corpora` lists it.
-        kind: a class or function that builds the batches of one corpus. It gets `settings` as arguments, and those of
-            `tokens`, `units`, `line_end`, `marks`, `words`, `vocab_size` and `seed` that are in its signature.
+        kind: a class or function that builds the batches of one corpus. `kind` is called with `settings`, and with each
+            of `tokens`, `units`, `line_end`, `marks`, `words`, `vocab_size` and `seed` that the signature of `kind`
+            contains.
         corpora: maps `corpus/tokenizer` to its share of the batches. If `corpora` is a list, the share of a corpus is
             proportional to its size to the power of 1 / `temperature`. All batches have the same size.
         temperature: a higher temperature makes the shares more equal, see `corpora`; only allowed if `corpora` is a

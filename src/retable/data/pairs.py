@@ -25,7 +25,7 @@ class PairBatch(NamedTuple):
     target_ids: Tensor  # (B, U) int64, decoder inputs: the end mark, then all labels except the last
     target_lengths: Tensor  # (B,) int64
     labels: Tensor  # (B, U) int64, the target with its end mark
-    weight: float = 1.0  # scales this process's mean so that the average over processes is the mean over all labels
+    weight: float = 1.0  # factor of a process's loss; makes the average over processes the mean over all labels
 
 
 class BucketedPairs:
@@ -44,7 +44,7 @@ class BucketedPairs:
         self.tokens_per_step = sum(map(len, targets)) / self.steps_per_epoch
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> PairBatch:
-        """Return the rows of process `rank` of `world`; the rows of all processes form the step's batch.
+        """Return the rows of process number `rank` of `world`; the rows of all processes form the step's batch.
 
         If a batch has fewer pairs than there are processes, each process without a pair gets the batch's first pair
         with weight 0.

@@ -1,4 +1,4 @@
-"""Encode a text in parts, with one process per part on any machine; the files are those of `encode.write_tokens`."""
+"""Encode a text in parts, with one process per part on any machine; `encode.write_tokens` writes the same files."""
 
 import shutil
 from collections.abc import Iterator
@@ -25,10 +25,11 @@ def write_in_parts(tokenizer: Path, text: Path, unit: str, path: Path, spread: M
     Returns: the totals of `write_tokens`.
     """
     names = [spread.folder / f"{path.name}-{number:05}" for number in range(spread.n)]
-    # If the text has fewer units than workers, some names have no part.
+    # If the text has fewer units than there are workers, some of `names` are not used.
     spans = list(zip(names, pairwise(cuts(text, spread.n, unit)), strict=False))
     parts = [[str(each) for each in (tokenizer, text, unit, *span, name)] for name, span in spans]
-    # The function is referenced, not named in a string, so that the fingerprint of a cell covers its code.
+    # The name is computed from the function `write_part`, not written as a string, so that the fingerprint of a cell
+    # covers the function's code.
     spread(f"{write_part.__module__}.{write_part.__name__}", parts)
     return _join([name for name, _ in spans], path)
 
@@ -44,7 +45,7 @@ def cuts(text: Path, n: int, unit: str) -> list[int]:
     with text.open("rb") as file:
         for i in range(1, n):
             file.seek(max(size * i // n - 1, 0))
-            file.readline()  # moves to the start of the next line
+            file.readline()  # moves the read position to the start of the next line
             while unit == "document" and (line := file.readline()) and line.strip(b"\r\n"):
                 pass
             offsets.add(file.tell())
@@ -52,7 +53,7 @@ def cuts(text: Path, n: int, unit: str) -> list[int]:
 
 
 def write_part(tokenizer: str, text: str, unit: str, start: str, stop: str, to: str) -> None:
-    """Encode one part of a text file: write its tokens `to`.bin and its table of units `to`.units.npy.
+    """Encode one part of a text file: write its tokens to `to`.bin and its table of units to `to`.units.npy.
 
     `start` and `stop` are the part's byte offsets in the text.
     """

@@ -1,6 +1,7 @@
 """Questions about paragraphs that contain the answers: splitting into words, model inputs and batches.
 
-Reading-comprehension models read paragraphs of any length. For encoders, a paragraph is cut to the maximum length.
+Reading-comprehension models read paragraphs of any length. For encoders, a paragraph is cut to the encoder's maximum
+length.
 
 Shapes: B batch, T time of the context or of an encoder's sequence, J time of the question, W words of the context.
 """
@@ -21,8 +22,8 @@ from retable.corpora.squad import Question
 from retable.data.bucketed import Encoded
 
 WORD = re.compile(r"\w+|[^\w\s]")
-# A sentence ends at a full stop, question mark or exclamation mark, if no lower-case letter follows. If this mark is a
-# separate word, the sentence ends there even before a lower-case letter.
+# A sentence ends at a full stop, question mark or exclamation mark, if no lower-case letter follows. If the full stop,
+# question mark or exclamation mark is a separate word, it ends the sentence even before a lower-case letter.
 END_OF_SENTENCE = re.compile(r"""(?<=[.!?])["'”’)\]]*\s+(?![a-z])|(?<=\s[.!?])\s+""")
 Places = list[tuple[int, int]]  # start and end of each word in a text, in characters; the end is exclusive
 
@@ -74,8 +75,8 @@ class QuestionInWords(NamedTuple):
 def in_words(questions: Iterable[Question]) -> list[QuestionInWords]:
     """Split questions and contexts into words: a word is a run of letters and digits, or any other single character.
 
-    Nearly every answer then consists of whole words. An answer that begins or ends inside a word is widened to whole
-    words.
+    With this split, nearly every answer consists of whole words. An answer that begins or ends inside a word is widened
+    to whole words.
     """
     places_of = cache(_places)
     results = []
@@ -110,7 +111,7 @@ class QuestionBatch(NamedTuple):
     question_lengths: Tensor  # (B,) int64
     first: Tensor  # (B,) int64
     last: Tensor  # (B,) int64
-    weight: float = 1.0  # scales this process's mean so that the average over processes is the mean over all questions
+    weight: float = 1.0  # factor of a process's loss; makes the average over processes the mean over all questions
 
 
 class PassageExample(NamedTuple):
@@ -119,7 +120,7 @@ class PassageExample(NamedTuple):
     input_ids: Sequence[int]
     begins: int  # index in input_ids where the context begins
     firsts: Sequence[int]  # index in input_ids of the first token of each context word that fits
-    lasts: Sequence[int]  # index in input_ids of the last token of each of these words
+    lasts: Sequence[int]  # index in input_ids of the last token of each context word that fits
     first: int  # index of the answer's first word in the context
     last: int  # index of the answer's last word in the context
 
@@ -130,16 +131,16 @@ class PassageBatch(NamedTuple):
     input_ids: Tensor  # (B, T) int64, padded with 0
     lengths: Tensor  # (B,) int64
     segments: Tensor  # (B, T) int64, 0 in the question, 1 from the start of the context
-    firsts: Tensor  # (B, W) int64, padded with 0
-    lasts: Tensor  # (B, W) int64, padded with 0
+    firsts: Tensor  # (B, W) int64, the column of each context word's first token in input_ids; padded with 0
+    lasts: Tensor  # (B, W) int64, the column of each context word's last token in input_ids; padded with 0
     context_lengths: Tensor  # (B,) int64, in words
     first: Tensor  # (B,) int64
     last: Tensor  # (B,) int64
-    weight: float = 1.0  # scales this process's mean so that the average over processes is the mean over all questions
+    weight: float = 1.0  # factor of a process's loss; makes the average over processes the mean over all questions
 
 
 def encoded_passages(examples: Sequence[PassageExample], truncated: int) -> Encoded:
-    """Prepare passages for batching by sequence length; `truncated` is the number of shortened passages.
+    """Prepare passages for batches of similar sequence length; `truncated` is the number of shortened passages.
 
     A question whose answer does not fit into its sequence is evaluated, but not used for training.
     """
@@ -169,7 +170,7 @@ def pad_passages(examples: Sequence[PassageExample], places: Iterable[int]) -> P
 
 
 def encoded(examples: Sequence[QuestionExample]) -> Encoded:
-    """Prepare questions for batching by the length of context and question together."""
+    """Prepare questions for batches in which context plus question have similar lengths."""
     lengths = np.array([len(example.context_ids) + len(example.question_ids) for example in examples])
     return Encoded(lengths, partial(pad_questions, examples))
 

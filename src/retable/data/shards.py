@@ -22,10 +22,10 @@ SCAN = 1 << 20  # number of tokens that are searched for document ends at a time
 
 
 class Shards:
-    """One sequence of ids made from several arrays without a copy, with the np.ndarray operations that batches need.
+    """Several arrays of ids as one sequence, without a copy; it has the np.ndarray operations that batches need.
 
-    A slice is again a `Shards` and reads nothing. Indexing with an array, `astype`, np.asarray and comparisons read the
-    ids immediately.
+    A slice is again a `Shards` object; slicing reads no ids. Indexing with an array, `astype`, np.asarray and
+    comparisons read the ids immediately.
     """
 
     def __init__(self, parts: Sequence[np.ndarray], places: range | None = None):
@@ -41,7 +41,7 @@ class Shards:
             return Shards(self._parts, self._places[key])
         places = np.asarray(key)
         if (outside := (places < -len(self)) | (places >= len(self))).any():
-            raise IndexError(f"place {places[outside].flat[0]} is not in a stream of {len(self)} tokens")
+            raise IndexError(f"position {places[outside].flat[0]} is outside a stream of {len(self)} tokens")
         return self._read(self._places.start + self._places.step * (places % len(self)))
 
     def _read(self, places: np.ndarray) -> np.ndarray:
@@ -123,7 +123,7 @@ def read_shard(path: Path, vocab_size: int) -> np.ndarray:
         raise UsageError(f"{path} is truncated: its header counts {length} tokens; download it again")
     tokens = np.memmap(path, "<u2", "r", offset=HEADER)
     if int(tokens[: 1 << 20].max()) >= vocab_size:
-        raise UsageError(f"{path} has ids beyond the vocabulary of {vocab_size}; use the tokenizer that made it")
+        raise UsageError(f"{path} has ids beyond the vocabulary of {vocab_size}; use the tokenizer that made the file")
     return tokens
 
 
@@ -147,7 +147,7 @@ def write_tokenized(
             documents.
         train: file pattern of the training tokens, such as train_*.bin; the first `train_tokens` tokens are used.
         held_out: file pattern of held-out tokens; the first `held_out_tokens` tokens are the validation split, and the
-            next `held_out_tokens` are the test split.
+            next `held_out_tokens` tokens are the test split.
         tokenizer: the tokenizer.json that the tokens were encoded with.
 
     Returns: the number of tokens, words and documents of each split.
@@ -186,12 +186,12 @@ def _write_split(path: Path, stream: Shards, tokenizer: Tokenizer) -> dict[str, 
             )
             if any(int(document.max()) >= tokenizer.vocab_size for document in batch):
                 raise UsageError(
-                    f"ids exceed the vocabulary of {tokenizer.vocab_size}; use the tokenizer that made them"
+                    f"token ids exceed the vocabulary of {tokenizer.vocab_size}; use the tokenizer that made the ids"
                 )
             for document, mark, text in zip(batch, marked, texts, strict=True):
                 ids.write(document.astype(tokenizer.dtype).tobytes())
                 words, size = len(text.split()) + text.count("\n") + mark, len(text.encode()) + mark
-                # The zeros: no bytes are lost and no <unk> is in the text, because the text is decoded from the tokens.
+                # The text is decoded from the tokens, so the columns `lost` (bytes) and `marks` (<unk>) are 0.
                 rows.append((len(document), words, size, 0, 0))
                 if lines := [line for line in text.split("\n") if line.strip()]:
                     file.write("\n".join(lines) + "\n\n")

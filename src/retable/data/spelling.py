@@ -36,10 +36,10 @@ class Vocabulary:
         Args:
             train: sentences of the training split. A word that occurs only once gets no vector; its occurrence is used
                 to train the vector of the unknown word.
-            others: sentences of other splits. A word of these sentences gets a vector only if it occurs at least twice
-                in `train`, or is in `with_vectors`.
-            with_vectors: words with a pretrained vector. Such a word gets a vector even if it occurs only once, or only
-                in `others`.
+            others: sentences of other splits. A word of `others` gets a vector only if it occurs at least twice in
+                `train`, or is in `with_vectors`.
+            with_vectors: words with a pretrained vector. A word in `with_vectors` gets a vector even if it occurs only
+                once, or only in `others`.
         """
         counts = Counter(word for words in train for word in words)
         seen = list(dict.fromkeys([*counts, *(word for words in others for word in words)]))

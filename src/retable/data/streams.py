@@ -13,14 +13,14 @@ from torch import Tensor
 from retable.core.errors import UsageError
 from retable.core.settings import NonNegative, PositiveInt, Seed, Share
 
-DRAWN = 1000  # batches per random generator: a generator for each batch costs more than a small model's forward pass
+DRAWN = 1000  # number of batches per random generator; one per batch costs more time than a small model's forward pass
 
 
 class TokenBatch(NamedTuple):
     """A batch for a left-to-right language model."""
 
     input_ids: Tensor  # (B, T) int64
-    labels: Tensor  # (B, T) int64, the token after each input
+    labels: Tensor  # (B, T) int64, the next token after each input token
     fresh: bool  # whether recurrent state is reset before this batch
     scale: float = 1.0  # factor by which the learning rate is multiplied for this batch
     before: Tensor | None = None  # initial state of a fixed-window model, (1, B, N): the N ids before the first input
@@ -41,14 +41,15 @@ class OppositeBatch(NamedTuple):
 
 
 class CarriedStreams:
-    """The stream as `batch_size` parallel rows, read `length` tokens at a time with recurrent state carried along.
+    """A token stream as `batch_size` parallel rows; a batch is the next `length` tokens of each row.
 
-    This order is for truncated back-propagation through time (as in Zaremba et al. 2014). Tokens at the end of a row
-    that do not fill a batch are dropped. The recurrent state is reset at the start of each epoch.
+    Recurrent state is carried from batch to batch, for truncated back-propagation through time (Zaremba et al. 2014).
+    Tokens at the end of a row that do not fill a batch are dropped. The recurrent state is reset at the start of each
+    epoch.
 
     Args:
         tokens: ids, (N,), which may be memory-mapped.
-        batch_size, length: number of rows and tokens per row of a batch, B and T.
+        batch_size, length: number of rows per batch, B, and number of tokens per row, T.
         seed: unused, because the batches follow the order of the stream.
 
     Raises: UsageError: the stream is too short for a batch.
@@ -67,7 +68,7 @@ class CarriedStreams:
         self._length = length
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> TokenBatch:
-        """Return the rows of process `rank` of `world`; the rows of all processes form the step's batch.
+        """Return the rows of process number `rank` of `world`; the rows of all processes form the step's batch.
 
         Args:
             step: number of the batch, counted from 0 across epochs.
@@ -79,13 +80,13 @@ class CarriedStreams:
 
 
 class OppositeStreams:
-    """Batches for ELMo (Peters et al. 2018): CarriedStreams of the stream, and CarriedStreams of the reversed stream.
+    """Batches for ELMo (Peters et al. 2018): `CarriedStreams` over the token stream and over the reversed stream.
 
     `tokens_per_step` counts each token once, although it is read in both directions.
 
     Args:
         tokens: ids, (N,), which may be memory-mapped.
-        batch_size, length: number of rows and tokens per row of a batch, B and T.
+        batch_size, length: number of rows per batch, B, and number of tokens per row, T.
 
     Raises: UsageError: the stream is too short for a batch.
     """
@@ -97,7 +98,7 @@ class OppositeStreams:
         self.tokens_per_step = self._forward.tokens_per_step
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> OppositeBatch:
-        """Return the rows of process `rank` of `world`, as CarriedStreams does.
+        """Return the rows of process number `rank` of `world`, as CarriedStreams does.
 
         Args:
             step: number of the batch, counted from 0 across epochs.
@@ -110,7 +111,7 @@ class JitteredStreams:
 
     For each batch, a mean length is drawn: `length` with probability `share`, otherwise half of `length`. The length of
     the batch is then drawn from a normal distribution with this mean and the standard deviation `deviation`; the
-    minimum is 5 tokens. The learning rate of a batch is multiplied by (its length) / `length`.
+    minimum is 5 tokens. The learning rate of a batch is multiplied by (length of the batch) / `length`.
 
     Args:
         tokens: ids, (N,), which may be memory-mapped.
@@ -140,11 +141,11 @@ class JitteredStreams:
         self.tokens_per_step = batch_size * (row - 1) / self.steps_per_epoch
         self._rows = tokens[: batch_size * row].reshape(batch_size, row)
         self._length, self._share_of_long, self._deviation, self._seed = length, share, deviation, seed
-        self._epochs = [self._cuts(0)]  # for each epoch: where each batch starts in a row, and the row's end
+        self._epochs = [self._cuts(0)]  # for each epoch: the positions in a row where batches start, and the row's end
         self._first_steps = [0]
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> TokenBatch:
-        """Return the rows of process `rank` of `world`, as CarriedStreams does.
+        """Return the rows of process number `rank` of `world`, as CarriedStreams does.
 
         Args:
             step: number of the batch, counted from 0 across epochs.
@@ -173,7 +174,7 @@ class ShuffledWindows:
 
     Args:
         tokens: ids, (N,), which may be memory-mapped.
-        batch_size, length: number of rows and tokens per row of a batch, B and T.
+        batch_size, length: number of rows per batch, B, and number of tokens per row, T.
         seed: seed of the random offsets and orders.
 
     Raises: UsageError: the stream is too short for a batch.
@@ -192,7 +193,7 @@ class ShuffledWindows:
         self._order: tuple[int, np.ndarray] = (-1, np.empty(0))
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> TokenBatch:
-        """Return the rows of process `rank` of `world`; the rows of all processes form the step's batch.
+        """Return the rows of process number `rank` of `world`; the rows of all processes form the step's batch.
 
         Args:
             step: number of the batch, counted from 0 across epochs.
@@ -222,7 +223,7 @@ class SampledWindows:
         self._drawn: tuple[int, np.ndarray] = (-1, np.empty(0))
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> TokenBatch:
-        """Return the rows of process `rank` of `world`; the rows of all processes form the step's batch."""
+        """Return the rows of process number `rank` of `world`; the rows of all processes form the step's batch."""
         draw, number = divmod(step, DRAWN)
         if self._drawn[0] != draw:
             generator = np.random.default_rng((self._seed, draw))
@@ -233,7 +234,7 @@ class SampledWindows:
 
 
 def share_of_rows(size: int, rank: int, world: int) -> slice:
-    """Return the rows of process `rank` of `world` in a batch of `size` rows.
+    """Return the rows of process number `rank` of `world` in a batch of `size` rows.
 
     Raises: UsageError: `size` is not a multiple of `world`.
     """

@@ -22,7 +22,7 @@ class TaggedExample(NamedTuple):
     input_ids: Sequence[int]
     words: Sequence[int]  # index in input_ids of the token that predicts each word's tag
     tags: Sequence[int]  # one tag per word
-    predicate: int | None = None  # index of the predicate among the words, for semantic roles
+    predicate: int | None = None  # index of the word that is the predicate, for semantic role labelling
     features: Tensor | None = None  # (W, F) int64, the ids of each word's features, padded with 0
 
 
@@ -31,16 +31,16 @@ class TaggedBatch(NamedTuple):
 
     input_ids: Tensor  # (B, T) int64, padded with 0
     lengths: Tensor  # (B,) int64
-    words: Tensor  # (B, W) int64, index in the row of the token that predicts each word's tag, padded with 0
+    words: Tensor  # (B, W) int64, column in input_ids of the token that predicts each word's tag; padded with 0
     n_words: Tensor  # (B,) int64
     tags: Tensor  # (B, W) int64, padded with 0
-    weight: float = 1.0  # scales this process's mean so that processes average to the mean, or sum, over all words
-    predicates: Tensor | None = None  # (B,) int64, index in the row of the predicate's token
+    weight: float = 1.0  # factor of a process's loss; makes the average over processes the mean or sum over all words
+    predicates: Tensor | None = None  # (B,) int64, column in input_ids of the predicate's token
     features: Tensor | None = None  # (B, W, F) int64, the ids of each word's features, padded with 0
 
 
 def encoded(examples: Sequence[TaggedExample], truncated: int = 0, summed: bool = False) -> Encoded:
-    """Prepare sentences for batching by number of words.
+    """Prepare sentences for batches of similar length in words.
 
     Args:
         truncated: number of shortened sentences.

@@ -71,8 +71,7 @@ def question_first(
 ) -> tuple[list[int], int]:
     """Lay out a question and its passage; return the sequence and the index where the passage begins.
 
-    A question that needs more than half of the available tokens is cut to half, unless the passage leaves more tokens
-    free.
+    A question is cut to half of the available tokens, or to the tokens that the passage does not need, if more.
     """
     if max_length is not None:
         room = max_length - 3

@@ -25,7 +25,7 @@ class TaskExamples:
     `batch(step)` is a pure function of (seed, step).
 
     Args:
-        file: tab-separated file with a header. The name of its folder is the name of the task.
+        file: tab-separated file with a header. The name of the file's folder is the name of the task.
         end: id of the end mark, appended to inputs and targets.
         length: largest length of an input in tokens, including the end mark; longer inputs are cut.
         label: name of the column with the label.
@@ -64,7 +64,7 @@ class TaskExamples:
         self._order: tuple[int, np.ndarray] = (-1, np.empty(0))
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> PairBatch:
-        """Return the rows of process `rank` of `world`; the rows of all processes form the step's batch."""
+        """Return the rows of process number `rank` of `world`; the rows of all processes form the step's batch."""
         epoch, index = divmod(step, self.steps_per_epoch)
         if self._order[0] != epoch:
             self._order = epoch, np.random.default_rng((self._seed, epoch)).permutation(len(self._inputs))
@@ -81,8 +81,8 @@ class MultitaskMixture(Mixture):
     The attribute `inputs` lists the files of the tasks.
 
     Args:
-        tokens: the corpus, memory-mapped from its folder of the `tokenize` stage. Each task's file of the same split is
-            read, so validation batches are mixed like training batches.
+        tokens: the corpus, memory-mapped from its folder of the `tokenize` stage. Each task's file of the same split as
+            `tokens` is read, so validation batches are mixed like training batches.
         unsupervised: builds the unsupervised batches from `tokens`; each window counts as one example of the mixture.
         tasks: folders of tasks, written by the prepare stage.
         length: largest length of an input in tokens.

@@ -14,24 +14,23 @@ from torch import Tensor
 from retable.core.errors import UsageError
 from retable.core.settings import NonNegative, PositiveInt, Seed
 
-# Numbers of the streams of random numbers, used as the highest word of Philox's counter. Stream 0 is used by the
-# objective, for its noise. All streams of a step use the same seed, so their numbers must differ.
+# Numbers of the random streams. A stream's number is the highest word of the Philox generator's counter. Stream 0 is
+# used by the objective, for its noise. All streams of a step use the same seed, so the stream numbers must differ.
 SLICE_ORDER, SUBSAMPLING, SHRINKING = 1, 2, 3
 
-# Number of centre words per row of `rows`. The scores of a row are one small matrix product. With shorter rows, each
-# vector is read more often; with longer rows, more of the computed scores are outside all windows.
+# Number of centre words per row of `rows`. The scores of a row are computed by one small matrix product. With shorter
+# rows, each vector is read more often; with longer rows, more of the computed scores are outside all windows.
 ROW = 32
 
 
 class WindowSlice(NamedTuple):
     """One slice of the token stream: the words that remain after subsampling, in order.
 
-    The window of word i contains the reaches[i] words before it and the reaches[i] words after it, except words of
-    other lines.
+    The window of word i contains the `reaches[i]` words before and after word i, except words of other lines.
     """
 
     words: Tensor  # (N,) int64
-    lines: Tensor  # (N,) int64, the number of each word's line
+    lines: Tensor  # (N,) int64, the line number of each word
     reaches: Tensor  # (N,) int64, 1 to `window`
     window: int
 
@@ -56,14 +55,14 @@ class Windows:
 
     Args:
         tokens: token ids, (n,), of any integer type; the array may be memory-mapped.
-        counts: occurrences of each word in `tokens`, (V,).
+        counts: number of occurrences of each word in `tokens`, (V,).
         boundary: id of the line end, which is excluded from all windows.
         window: the largest number of context words on each side.
         subsample: word2vec's t, see `keep_probabilities`.
         batch_tokens: tokens per slice, including line ends and removed words. If each batch is one update, a frequent
             word's vector changes by the sum of the gradients of all its windows, so training can diverge. With
-            word2vec's learning rate of 0.025 per pair and subsample=1e-3, we trained on an early version of the
-            embedded corpus. 1024 tokens per slice were as good as one update per word; with 4096 tokens, training
+            word2vec's learning rate of 0.025 per pair and subsample=1e-3, we trained on an early version of Retable's
+            built-in corpus. 1024 tokens per slice were as good as one update per word; with 4096 tokens, training
             diverged.
 
     Raises: UsageError: `tokens` is empty, or a setting is out of range.
@@ -94,7 +93,7 @@ class Windows:
         self._order: tuple[int, np.ndarray] = (-1, np.empty(0))
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> WindowSlice:
-        """Return the part of process `rank` of `world`; the parts of all processes together are the step's batch."""
+        """Return the part of process number `rank` of `world`; the parts of all processes form the step's batch."""
         epoch, position = divmod(step, self.steps_per_epoch)
         if self._order[0] != epoch:
             self._order = epoch, self._generator(epoch, SLICE_ORDER).permutation(self.steps_per_epoch)

@@ -19,11 +19,11 @@ from retable.evaluation.likelihood import Carried, NeuralLM, SlidingWindow
 
 
 class Fitted(NamedTuple):
-    """All settings that were tried in fitting an adaptation to a model, each with its loss.
+    """The settings that were tried when an adaptation was fitted, each with its loss.
 
     Attributes:
-        tried: one mapping per combination of settings. This mapping contains the value of each setting by name, and
-            `loss`, the mean nats per validation token.
+        tried: one mapping per combination of settings. Each mapping contains the settings' values by name. Its entry
+            `loss` is the mean nats per validation token.
         measured: other arrays that the adaptation needs, such as statistics of gradients, by name.
     """
 
@@ -32,7 +32,7 @@ class Fitted(NamedTuple):
 
     @property
     def best(self) -> Mapping[str, float]:
-        """Return the settings with the lowest loss, the first on ties. A loss of NaN counts as infinite."""
+        """Return the settings with the lowest loss, or the first of tied settings. A loss of NaN counts as infinite."""
         return min(self.tried, key=lambda each: inf if isnan(each["loss"]) else each["loss"])
 
 
@@ -64,7 +64,7 @@ class Adaptation(Protocol):
 
 class Step(NamedTuple):
     batch: TokenBatch  # One row of tokens, (1, T).
-    scored: slice  # The positions in the batch that no earlier step has scored.
+    scored: slice  # The positions to score: the positions that no earlier step has scored.
 
 
 def steps(model: NeuralLM, tokens: np.ndarray, segment: int) -> Iterator[Step]:

@@ -3,7 +3,8 @@
 The two papers are "Linguistic Regularities in Continuous Space Word Representations" and "Linguistic Regularities in
 Sparse and Explicit Word Representations".
 
-A question a : b :: c asks for the word d that is to c as b is to a. The answer is the word d with the highest
+A question a : b :: c asks for the word d that is to c as b is to a. The answer is the word d with the highest score
+under the chosen method:
 
     3cosadd   cos(d, b) − cos(d, a) + cos(d, c)
     3cosmul   cos'(d, b) · cos'(d, c) / (cos'(d, a) + 0.001),   cos' = (cos + 1) / 2
@@ -27,8 +28,8 @@ from retable.evaluation.word_vectors import WordVectors, unit
 
 Question = tuple[str, str, str, str]
 
-METHODS = {"3cosadd": "accuracy", "3cosmul": "accuracy_mul"}  # Maps each method to its metric.
-SCORES = 10_000_000  # Maximum number of scores in memory (40 to 200 MB), such as 333 questions × 30,000 words.
+METHODS = {"3cosadd": "accuracy", "3cosmul": "accuracy_mul"}  # Maps each analogy method to its accuracy metric.
+SCORES = 10_000_000  # Maximum number of scores in memory (40 to 200 MB): for example, 333 questions × 30,000 words.
 
 # The semantic sections of questions-words.txt (Mikolov et al. 2013a, Table 1). The syntactic sections are gram1 to
 # gram9.
@@ -68,7 +69,7 @@ class Analogies:
 def read_analogies(path: str | PathLike[str]) -> dict[str, list[Question]]:
     """Read analogy questions by section, from a file in the format of word2vec's questions-words.txt.
 
-    A line `: name` opens a section. Every other line is a question of four words.
+    A line `: name` opens a section. All remaining lines are questions of four words.
 
     Raises: UsageError: a line does not have this format, or a question precedes the first section.
     """
@@ -106,7 +107,7 @@ def analogy_accuracy(
 
     Args:
         vectors: (V, D), one row per word, in the order of `words`.
-        words: the word of each vector, most frequent first.
+        words: the word of each vector, the most frequent word first.
         restrict_vocab: only this many of the most frequent words may occur in questions and answers (Google's figures
             use 30,000); None uses all words.
         lowercase: convert words and questions to lower case. If two words become equal in lower case, the more frequent
@@ -133,7 +134,7 @@ def analogy_accuracy(
         }
     normed = unit(known.vectors)
 
-    tallies: dict[str, np.ndarray] = {}  # section → number of questions, of seen questions, and of right answers
+    tallies: dict[str, np.ndarray] = {}  # maps a section to its counts of questions, seen questions and right answers
     for section, questions in sections.items():
         seen = [question for question in questions if all(word in known.rows for word in question)]
         ids = np.array([[known.rows[word] for word in question] for question in seen], dtype=np.int64).reshape(-1, 4)
@@ -199,7 +200,7 @@ def _add(normed: np.ndarray, asked: np.ndarray) -> np.ndarray:
 
 def _mul(normed: np.ndarray, asked: np.ndarray) -> np.ndarray:
     """Compute the 3CosMul score of each word as the answer to each question, (Q, V)."""
-    words, places = np.unique(asked, return_inverse=True)  # Many questions share words, so U is small.
+    words, places = np.unique(asked, return_inverse=True)  # The number U of distinct words is small.
     cosines = (normed[words] @ normed.T + 1) / 2  # (U, V)
     a, b, c = places.reshape(asked.shape).T
     scores = cosines[b]

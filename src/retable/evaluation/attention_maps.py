@@ -1,7 +1,7 @@
 """Attention maps of Transformer heads, and how much each head attends to certain words.
 
-The benchmark measures how much a word attends to itself and to its neighbours, and a verb to its subject (Clark,
-Khandelwal, Levy and Manning 2019, arXiv 1906.04341, sections 3 and 4).
+The benchmark measures how much a word attends to itself and to its neighbours, and how much a verb attends to its
+subject (Clark, Khandelwal, Levy and Manning 2019, arXiv 1906.04341, sections 3 and 4).
 
 The models use fused attention, which returns no weights. This module therefore computes the attention weights again
 from the inputs of each attention layer.
@@ -60,13 +60,13 @@ class AgreeingText(Protocol):
 class AttentionMaps:
     """A benchmark of the attention in models with self-attention blocks: BERT, ELECTRA or GPT.
 
-    The model reads each sentence between [CLS] and [SEP], or between boundary tokens. No token is masked. Attention to
-    a word is summed over the word's tokens; attention from a word is averaged over its tokens (Clark et al. 2019,
-    section 4.1).
+    The model reads each sentence between [CLS] and [SEP] if the tokenizer has these tokens, otherwise between boundary
+    tokens. No token is masked. Attention to a word is summed over the word's tokens; attention from a word is averaged
+    over its tokens (Clark et al. 2019, section 4.1).
 
     Args:
         tokens: the folder with the tokenizer that the system was trained with.
-        text: sentences with the subjects of their verbs.
+        text: sentences in which the subject of each verb is known.
         shown: number of sentences whose maps are written. Only sentences with at most `longest` words and with a verb
             at least FAR words after the head word of its subject are eligible.
         longest: maximum length of a shown sentence, in words.
@@ -91,9 +91,9 @@ class AttentionMaps:
         """Write `attention.csv` and `heads.csv`, and return the metrics.
 
         `attention.csv` has one row per shown sentence, layer, head and pair of words. The word `target` attends to the
-        word `source`. `subject` is 1 if `target` is a verb and `source` is the head word of its subject. `heads.csv`
-        has one row per layer, head and measure in SHARES, with the mean and its standard error. Layers and heads are
-        numbered from 1.
+        word `source`. The column `subject` is 1 if `target` is a verb and `source` is the head word of its subject.
+        `heads.csv` has one row per layer, head and measure in SHARES, with the measure's mean and standard error.
+        Layers and heads are numbered from 1.
 
         Returns:
             - `attention/words`, `attention/verbs`, `attention/far_verbs`: number of words, verbs and `far` verbs.
@@ -116,7 +116,7 @@ class AttentionMaps:
         heads = summed(sums)
         _write_heads(folder / "heads.csv", heads)
         even = dict(zip(SHARES, summed(equal).means[0, 0], strict=True))
-        # uniform attention has no most attended word, so the `_first` measures are undefined
+        # with uniform attention, no word is attended to most, so the `_first` measures are undefined
         metrics = {f"equal/{name}": share for name, share in even.items() if not name.endswith("first")}
         metrics |= {f"best/{name}": heads.means[:, :, i].max() for i, name in enumerate(SHARES)}
         for kind, least in (("", 1), ("far_", FAR)):
@@ -130,9 +130,9 @@ class AttentionMaps:
         return far and len(sentence.words) <= self._longest
 
     def _of_batch(self, model: Model, tokenizer: Tokenizer, sentences: Sequence[Any]) -> tuple[list, list, list]:
-        """Return, per sentence, the `shares` of the model's attention and of uniform attention.
+        """Return the results of `shares` for the model's attention, and for uniform attention.
 
-        The third list contains the sentences whose maps are shown.
+        Each of these two lists has one entry per sentence. A third list contains the sentences whose maps are shown.
         """
         sums, equal = [], []
         shown: list[tuple[Agreeing, list[str], NDArray]] = []
@@ -148,10 +148,10 @@ class AttentionMaps:
 
 @torch.inference_mode()
 def maps_of(model: Model, tokenizer: Tokenizer, batch: Sequence[Any]) -> Iterator[tuple[list[str], NDArray]]:
-    """Yield each sentence's W words and marks, and the attention between these, (L, H, W, W).
+    """Yield each sentence's W words and marks, and the attention between them, (L, H, W, W).
 
     Args:
-        batch: sentences with `words`.
+        batch: sentences; the attribute `words` of a sentence lists its words.
     """
     marks = tokenizer.special_ids
     first, last = marks.get("[CLS]", tokenizer.boundary), marks.get("[SEP]", tokenizer.boundary)
@@ -223,7 +223,7 @@ def attention_weights(model: Model, input_ids: Tensor, lengths: Tensor) -> list[
 def weights_of(attention: Any, hidden: Tensor, *arguments: Any, **named: Any) -> Tensor:
     """Compute the weights of one call of the layer `attention`, (B, H, T, T); rows sum to 1.
 
-    The arguments after `attention` are the arguments of the call.
+    The arguments after `attention` are the arguments with which the layer is called.
     """
     read = _encoder_scores if isinstance(attention, Attention) else _causal_scores
     scores, seen = read(attention, hidden, *arguments, **named)
@@ -239,7 +239,7 @@ def _encoder_scores(
     mask: Tensor | None = None,
     rotation: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the scores before the softmax, and a boolean mask of visible positions or None."""
+    """Return the scores before the softmax, and a mask of visible positions (or None)."""
     keys, _ = attention.keys_and_values(hidden if memory is None else memory)
     queries = attention.query(hidden).unflatten(2, (attention.n_heads, -1)).transpose(1, 2)
     if rotation is not None:
@@ -305,7 +305,7 @@ def shares(maps: NDArray, subjects: dict[int, int]) -> tuple[NDArray, NDArray]:
 
 
 def summed(sentences: Sequence[tuple[NDArray, NDArray]]) -> Heads:
-    """Combine the results of `shares` for all sentences to means over their words or verbs."""
+    """Compute means over the words or verbs of all sentences from the results of `shares`."""
     sums, counts = (np.stack(column) for column in zip(*sentences, strict=True))  # (sentences, L, H, SHARES)
     means, errors = np.empty(sums.shape[1:]), np.empty(sums.shape[1:])
     for place in np.ndindex(means.shape):

@@ -29,7 +29,7 @@ class BothDirections(ContextualVectors):
 
     Args:
         rows: number of parallel parts of the stream. With one part, every token is scored given all tokens before it,
-            or in the backward direction all tokens after it.
+            or, in the backward direction, given all tokens after it.
     """
 
     def __init__(self, objective: TwoWayLikelihood, tokenizer: Tokenizer, rows: int = 1):
@@ -64,7 +64,7 @@ class _Direction:
 
 @runtime_checkable
 class TwoWayLanguageModel(Protocol):
-    """A model that scores each token of a stream, (N,), given the text before it or after it."""
+    """A model that scores each token of a stream given the text before or after the token."""
 
     def log_prob(self, tokens: np.ndarray) -> np.ndarray: ...
 
@@ -72,7 +72,7 @@ class TwoWayLanguageModel(Protocol):
 
 
 class Directions:
-    """A benchmark of ELMo: the perplexity of the forward and backward model on whole splits.
+    """A benchmark of ELMo: perplexities of its forward and backward models on whole splits.
 
     `inputs` lists the files that the scores depend on.
 
@@ -89,10 +89,10 @@ class Directions:
         self.inputs = [self.folder / name for name in names]
 
     def __call__(self, model: TwoWayLanguageModel, folder: Path) -> dict[str, float]:
-        """Write `directions.csv`, the summed nats of each unit of text, and return the metrics.
+        """Write the summed nats of each unit of text to `directions.csv`, and return the metrics.
 
-        Returns: metrics `<split>/<direction>/<metric>`. The direction is `forward`, `backward`, or `mean`: the average
-            of the forward and backward log-probabilities.
+        Returns: metrics `<split>/<direction>/<metric>`. `<direction>` is `forward`, `backward`, or `mean` (the average
+            of the forward and backward log-probabilities).
         """
         vocab_size = Tokenizer.load(self.inputs[0]).vocab_size
         metrics: dict[str, float] = {}

@@ -37,9 +37,11 @@ class Capitals:
         self.section, self.pairs, self.lowercase = section, pairs, lowercase
 
     def __call__(self, system: WordVectors, folder: Path) -> dict[str, float]:
-        """Write one row per word: pair number, place in the pair (0 or 1), the word, x and y.
+        """Write the projected words to `plane.csv`, and return the metrics.
 
-        Returns: `capitals/<section>/pairs`, the number of pairs, and `capitals/<section>/variance`, the share of the
+        `plane.csv` has one row per word: the number of its pair, its place in the pair (0 or 1), the word, x and y.
+
+        Returns: `capitals/<section>/pairs`, the number of pairs; and `capitals/<section>/variance`, the share of the
             vectors' variance that the plane preserves.
         Raises: UsageError: the section is unknown, or fewer than two of its pairs have vectors.
         """
@@ -69,9 +71,9 @@ class Capitals:
 def plane(vectors: np.ndarray) -> tuple[np.ndarray, float]:
     """Project the vectors of word pairs to the vectors' first two principal components.
 
-    The sign of a principal component is arbitrary. As in the paper, the sign of x places the first words of the pairs
-    (capitals) on average to the right of the second words (countries). The sign of y is chosen so that the point with
-    the largest |y| has a positive y.
+    The sign of a principal component is arbitrary. As in the paper, the sign of x is chosen so that the first words of
+    the pairs (such as capitals) are on average to the right of the second words (such as countries). The sign of y is
+    chosen so that the point with the largest |y| has a positive y.
 
     Args:
         vectors: (n, D); rows alternate between the first and the second word of a pair.
@@ -81,7 +83,7 @@ def plane(vectors: np.ndarray) -> tuple[np.ndarray, float]:
     centred = centred - centred.mean(axis=0)
     left, scales, _ = np.linalg.svd(centred, full_matrices=False)
     points = (left * scales)[:, :2]
-    points = np.pad(points, ((0, 0), (0, 2 - points.shape[1])))  # vectors of size 1 have no second component
+    points = np.pad(points, ((0, 0), (0, 2 - points.shape[1])))  # vectors of size 1 have no second principal component
     x, y = points.T
     points = points * [_sign(x[::2].mean() - x[1::2].mean()), _sign(y[np.abs(y).argmax()])]
     total = (scales**2).sum()

@@ -2,7 +2,7 @@
 
 A model that reads the spelling of words also has vectors for words that are not in its training text. The vector of an
 unseen word should be near words with the same stem or the same inflection (Jozefowicz et al. 2016 list such neighbours
-in Table 2). The sense of a word in context is predicted from the senses of the nearest other occurrences of the word
+in Table 2). A word's sense in context is predicted as the sense of the nearest other occurrence of the same word
 (Peters et al. 2018, section 5.3).
 
 Dimensions: B batch, D vector size, K layers, T words of a sentence, n occurrences of a word, S senses.
@@ -29,7 +29,7 @@ from retable.models.base import BothDirections
 from retable.tokenizers.tokenizer import Tokenizer
 
 AHEAD = 16  # Number of batches in memory at a time.
-TIE = 1e-5  # Cosines that differ by less than TIE count as equal. In layer 0, all vectors of a word are equal.
+TIE = 1e-5  # Cosines that differ by less than TIE count as ties, as among a word's equal vectors in layer 0.
 SENSE_COLUMNS = ["word", "sentence", "position", "sense"]
 
 
@@ -54,7 +54,7 @@ class Layered(Protocol):
     def parameters(self) -> Iterator[nn.Parameter]: ...
 
     def layers(self, input_ids: Tensor, lengths: Tensor) -> list[Tensor]:
-        """Return K layers, (B, T, D) each, from ids (B, T) that are padded after `lengths`.
+        """Return K layers of shape (B, T, D) for ids (B, T) that are padded after `lengths`.
 
         The first layer represents each token without its context.
         """
@@ -64,9 +64,9 @@ class Layered(Protocol):
 class ContextualVectors:
     """A trained model with its tokenizer, which returns vectors of the words in sentences.
 
-    A model that reads spelling has one vector per word. For other models, a word's vector is the mean of its tokens'
-    vectors. The model reads a sentence between [CLS] and [SEP], or between boundary tokens. A sentence with more tokens
-    than the model can read is cut at the end.
+    A model that reads the spelling of words computes one vector per word. For other models, a word's vector is the mean
+    of its tokens' vectors. The model reads a sentence between [CLS] and [SEP] if the tokenizer has these tokens,
+    otherwise between boundary tokens. A sentence with more tokens than the model can read is cut at the end.
 
     Args:
         batch_size: number of sentences per batch.
@@ -82,7 +82,7 @@ class ContextualVectors:
     def layers(self, sentences: Sequence[Sequence[str]]) -> Iterator[np.ndarray]:
         """Yield the vectors of each sentence's words, float32 (K, T, D); layer 0 sees no context.
 
-        For a sentence that is cut, T is the number of words that remain.
+        If a sentence is cut at the end, T is the number of its remaining words.
         """
         batches = [sentences[i : i + self._batch_size] for i in range(0, len(sentences), self._batch_size)]
         for some in (batches[i : i + AHEAD] for i in range(0, len(batches), AHEAD)):
@@ -96,7 +96,7 @@ class ContextualVectors:
 
     @property
     def _room(self) -> int | None:
-        """Return the maximum number of tokens between the first and last mark, or None if unlimited."""
+        """Return the maximum number of tokens between the first and last mark, or None if there is no maximum."""
         return None if self._spelling or self._model.max_length is None else self._model.max_length - 2
 
     @torch.inference_mode()
@@ -136,7 +136,8 @@ def _stack(layers: Sequence[Tensor]) -> np.ndarray:
 class Lexicon(Protocol):
     """The lexicon of the built-in grammar.
 
-    Lexemes are named tuples, whose first fields are the inflected forms. `forms` lists these forms, the stem first.
+    Lexemes are named tuples, whose first fields are the inflected forms. A lexeme's `forms` lists these forms, the stem
+    first.
     """
 
     nouns: Mapping[str, Sequence[Any]]
@@ -156,8 +157,8 @@ class UnseenWords:
 
     Args:
         text: the folder of a prepared corpus.
-        words: the unseen words to look up; None uses forms of the lexicon's words, see `unseen_forms`.
-        lexicon: provides the stem and the inflected form of words. Without a lexicon, the neighbours are written to the
+        words: the unseen words to look up; None looks up the words that `unseen_forms` returns for the lexicon.
+        lexicon: provides the stem and the inflection of words. Without a lexicon, the neighbours are written to the
             table but not scored.
         neighbours: number of neighbours per word.
         restrict_vocab: only this many of the text's most frequent words can be neighbours.
@@ -189,18 +190,19 @@ class UnseenWords:
     def __call__(self, system: Contextual, folder: Path) -> dict[str, float]:
         """Write `unseen_words.csv`, and score the nearest neighbours if there is a lexicon.
 
-        The table has one row per neighbour of an unseen word. The columns contain the word, its stem and form (if
-        known), the neighbour's rank from 1, the neighbour, its cosine, its stem and its form.
+        The table has one row per neighbour of an unseen word. The columns contain the unseen word, its stem and
+        inflection (if known); the neighbour's rank from 1; the neighbour, its cosine to the unseen word, and the
+        neighbour's stem and inflection.
 
         Returns: `unseen_words/words`, the number of scored words, and the shares of scored words whose nearest
             neighbour has
             - `unseen_words/stem`: the same stem, or a stem derived from it (actor, actress).
-            - `unseen_words/form`: the same form.
-            - `unseen_words/stem_or_form`: the same stem or the same form.
+            - `unseen_words/form`: the same inflection.
+            - `unseen_words/stem_or_form`: the same inflection, or a stem as for `unseen_words/stem`.
             The result is empty if the lexicon contains none of the words. Compare these shares with the shares of an
             untrained model, because similar spelling explains a large part of each share.
-        Raises: UsageError: a word of `words` occurs in the training text, or the text contains all forms of the
-            lexicon.
+        Raises: UsageError: a word of `words` occurs in the training text, or the training text contains all forms of
+            the lexicon.
         """
         with self.inputs[0].open(encoding="utf-8") as file:
             seen = Counter(chain.from_iterable(map(str.split, file)))
@@ -237,7 +239,7 @@ class UnseenWords:
 
 
 def forms_of(lexicon: Lexicon) -> dict[str, Form]:
-    """Return the stem and the form of each noun, verb and adjective of the lexicon."""
+    """Map each form of the lexicon's nouns, verbs and adjectives to its stem and inflection."""
     lexemes = [*chain(*lexicon.nouns.values(), *lexicon.verbs.values()), *lexicon.adjectives]
     return {
         word: Form(lexeme.forms[0], f"{type(lexeme).__name__.lower()} {lexeme._fields[lexeme.index(word)]}")
@@ -247,13 +249,13 @@ def forms_of(lexicon: Lexicon) -> dict[str, Form]:
 
 
 def unseen_forms(forms: Mapping[str, Form], seen: set[str]) -> dict[str, Form]:
-    """Return words that do not occur in `seen`, although their stems occur there.
+    """Return words that do not occur in `seen`, but whose stems occur in `seen`.
 
     The result contains words of the lexicon, and regularised forms of irregular words, such as "goed". A regularised
-    form has the most frequent ending of its inflection.
+    form is the stem with the most frequent ending of the inflection.
 
     Args:
-        forms: stem and form of each word of the lexicon.
+        forms: maps each word of the lexicon to its stem and inflection.
         seen: words of the training text.
     """
     endings: dict[str, Counter[str]] = defaultdict(Counter)
@@ -277,12 +279,12 @@ class Occurrence(NamedTuple):
 
 
 class Senses:
-    """A benchmark of how well the vectors of each layer tell the senses of a word apart.
+    """A benchmark of how well the vectors of each layer distinguish the senses of a word.
 
     Args:
         senses: a tab-separated file with the columns `word`, `sentence` (words separated by spaces), `position` (index
-            of the word in the sentence, from 0) and `sense`. Senses that occur only once are ignored. Words with fewer
-            than two remaining senses are ignored, too.
+            of the word in the sentence, from 0) and `sense`. Senses that occur only once are ignored. A word is ignored
+            if fewer than two of its senses occur more than once.
 
     `inputs` lists the files that the scores depend on.
     """
@@ -295,19 +297,20 @@ class Senses:
     def __call__(self, system: Contextual, folder: Path) -> dict[str, float]:
         """Write `senses.csv` and `sense_plane.csv`, and return the accuracies over all occurrences.
 
-        `senses.csv` has one row per word and layer: word, layer, occurrences, senses, majority, nearest, centroid.
-        `sense_plane.csv` has one row per occurrence and layer: word, layer, sense, and the coordinates x and y of the
-        occurrence on the first two principal components of the word's vectors.
+        `senses.csv` has one row per word and layer, with the columns word, layer, occurrences, senses, majority,
+        nearest and centroid. `sense_plane.csv` has one row per occurrence and layer, with the columns word, layer,
+        sense, x and y. x and y are the occurrence's coordinates on the first two principal components of the word's
+        vectors.
 
-        Layer 0 sees no context. If several occurrences (or means) are equally near, the accuracy is the share of these
-        with the correct sense.
+        Layer 0 represents a word without its context. If several occurrences (or means) are equally near, the accuracy
+        is the share of them that have the correct sense.
 
         Returns:
             - `senses/layer_<k>/nearest`: accuracy of predicting the sense of the nearest other occurrence of the word.
-            - `senses/layer_<k>/centroid`: accuracy of predicting the sense whose other occurrences have the nearest
-              mean.
+            - `senses/layer_<k>/centroid`: accuracy of predicting the sense whose mean vector is the nearest; the mean
+              excludes the occurrence itself.
             - `senses/majority`: accuracy of always predicting the word's most frequent sense.
-            - `senses/occurrences`: the number of occurrences.
+            - `senses/occurrences`: the number of occurrences of all words.
         """
         words = read_senses(self.inputs[0])
         occurrences = list(chain.from_iterable(words.values()))
@@ -342,7 +345,7 @@ class Senses:
 def read_senses(path: Path) -> dict[str, list[Occurrence]]:
     """Read each word's occurrences from a file of senses (see `Senses`), in the file's order.
 
-    Senses with a single occurrence are dropped. Words with fewer than two remaining senses are dropped, too.
+    Senses with a single occurrence are dropped. A word is dropped if fewer than two of its senses occur more than once.
 
     Raises: UsageError: the file does not have the format of `Senses`, or no word remains.
     """
@@ -382,13 +385,13 @@ def by_nearest(vectors: np.ndarray, senses: np.ndarray) -> np.ndarray:
 
 
 def by_centroid(vectors: np.ndarray, senses: np.ndarray) -> np.ndarray:
-    """Check, for each vector, whether the sense with the nearest mean vector is the vector's sense.
+    """Check, for each vector, whether its sense has the mean vector that is nearest to the vector.
 
     Nearness is measured by cosine. The mean of a vector's own sense excludes the vector itself. Each sense must occur
     at least twice.
 
-    Shapes: vectors (n, D), senses (n,), result (n,). The result is 1 or 0. If several means, including the right one,
-        are equally near, the result is 1 divided by the number of these means.
+    Shapes: vectors (n, D), senses (n,), result (n,). The result is 1 or 0. If several means, among them the mean of the
+        right sense, are equally near, the result is 1 divided by the number of these means.
     """
     names, of = np.unique(senses, return_inverse=True)
     sums = np.zeros((len(names), vectors.shape[1]))
@@ -407,8 +410,8 @@ def _share_of_nearest(cosines: np.ndarray, right: np.ndarray) -> np.ndarray:
 def principal_plane(vectors: np.ndarray) -> np.ndarray:
     """Project vectors, (n, D), to their first two principal components, (n, 2).
 
-    The sign of a component is arbitrary; here each component's sign makes its coordinate with the largest absolute
-    value positive.
+    The sign of a principal component is arbitrary. Here, the sign is chosen so that the coordinate with the largest
+    absolute value is positive.
     """
     centred = np.asarray(vectors, dtype=np.float64)
     centred = centred - centred.mean(axis=0)

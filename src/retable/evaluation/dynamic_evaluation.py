@@ -5,17 +5,17 @@ use gradient descent with a fixed rate. Krause, Kahembwe, Murray and Renals, "Dy
 Models" (2018, arXiv 1709.07432) score each segment before the model learns from it. Krause et al. divide each gradient
 by its root mean square over the training text, and let the weights decay towards the trained weights.
 
-A segment with a mean loss of L nats per token changes the weights w to
+Let L be the mean loss of a segment, in nats per token. The update after this segment changes the weights w to
 
     w − η ∇L / (R + ε) + min(λ R / R̄, 1) (w₀ − w)    in `RMSDynamicEvaluation`,
 
-and to w − η ∇L + λ (w₀ − w) in `DynamicEvaluation`. In these formulas, w₀ are the trained weights, R is the root mean
-square of ∇L over batches of the training text, and R̄ is the mean of R. As in the code of Krause et al., R is averaged
-first within each weight matrix or vector, and then over all matrices and vectors. The argument `rate` is η, and the
-argument `decay` is λ.
+and to w − η ∇L + λ (w₀ − w) in `DynamicEvaluation`. In both formulas, w₀ are the trained weights, R is the root mean
+square of ∇L over batches of the training text, and R̄ is the mean of R. As in the code of Krause et al., R̄ is computed
+in two steps: the mean of R within each weight matrix or vector, then the mean over all matrices and vectors. The
+argument `rate` is η, and the argument `decay` is λ.
 
-Gradients do not flow into earlier segments: the state at the start of a segment is a constant. A model that reads
-windows is updated after each window, from the tokens that no earlier window has scored.
+Gradients do not flow into earlier segments, because the recurrent state at the start of a segment is treated as a
+constant. A model that reads windows is updated after each window, from the tokens that no earlier window has scored.
 
 N is the number of tokens of a stream.
 
@@ -49,7 +49,7 @@ class DynamicEvaluation:
 
     Args:
         segment: number of tokens between two updates.
-        rates, decays: values of `rate` and `decay`; all combinations are tried.
+        rates, decays: candidate values of `rate` and `decay`; all combinations are tried.
         tokens: fit on this number of tokens at the beginning of the validation text; None uses the whole text.
     """
 
@@ -80,7 +80,7 @@ class DynamicEvaluation:
         return Fitted(tried, measured)
 
     def measured(self, model: NeuralLM, texts: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return the arrays that the updates need in addition to rate and decay, by name."""
+        """Return the arrays, by name, that the updates need in addition to the rate and the decay."""
         return {}
 
     def adapted(self, model: NeuralLM, fitted: Mapping[str, Tensor]) -> "LearningLM":
@@ -97,7 +97,7 @@ class RMSDynamicEvaluation(DynamicEvaluation):
         rows: number of segments in each batch of training text from which R is computed.
         epsilon: ε, which is added to R.
 
-    The fitted array `rms/<name>` is R of the weight called <name>. All other arguments are described in
+    The fitted array `rms/<name>` contains R for the weight called <name>. All other arguments are described in
     `DynamicEvaluation`.
     """
 
@@ -128,7 +128,7 @@ class LearningLM:
     """A trained language model that is updated while it scores a text.
 
     `roots` maps the name of each weight to the root mean square R of its gradient; None selects plain gradient descent.
-    Each stream starts from the trained weights, which are restored afterwards.
+    Each stream starts from the trained weights, which are restored after the stream.
 
     Args:
         segment: number of tokens between two updates.
@@ -179,7 +179,7 @@ class LearningLM:
         return torch.cat(scores).double().cpu().numpy()
 
     def _scales_and_pulls(self, weights: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return, for each weight, the divisor of its gradient and its rate of decay to the trained value."""
+        """Return two mappings: each weight's gradient divisor, and each weight's rate of decay to its trained value."""
         if self.roots is None:
             return {name: weight.new_ones(()) for name, weight in weights.items()}, dict.fromkeys(weights, self.decay)
         roots = {name: self.roots[name].to(weight) for name, weight in weights.items()}
@@ -189,14 +189,14 @@ class LearningLM:
 
 
 def gradient_roots(model: NeuralLM, tokens: np.ndarray, rows: int, segment: int) -> dict[str, Tensor]:
-    """Compute the root mean square of each weight's gradients over batches of a text.
+    """Compute the root mean square of each weight's gradient over the batches of a text.
 
     A batch has `rows` parallel rows of `segment` tokens, and recurrent state is carried from batch to batch. For a
     model that reads windows, a batch has as many windows as fit into `rows` × `segment` tokens.
 
     Args:
         tokens: ids of the text, (N,).
-    Returns: one tensor per weight, by the weight's name.
+    Returns: maps each weight's name to the root mean squares, a tensor of the weight's shape.
     Raises: UsageError: the text is shorter than a batch.
     """
     scorer = model.scorer
@@ -226,9 +226,9 @@ def learnt(objective: LanguageModelling) -> list[tuple[str, nn.Parameter]]:
 
 
 def _read(objective: LanguageModelling, batch: TokenBatch, state: Any) -> tuple[Tensor, Any]:
-    """Return the log-probabilities of a batch's labels, with their autograd graph, and the next state.
+    """Return the log-probabilities of a batch's labels, and the recurrent state after the batch.
 
-    The next state is detached from the autograd graph.
+    Gradients can be computed from the log-probabilities, but not from the state, which is detached.
     """
     input_ids, labels, *_ = on_device(next(objective.parameters()).device, batch)
     with torch.backends.cudnn.flags(enabled=False):  # cuDNN's recurrent layers have no backward pass in eval mode

@@ -3,16 +3,16 @@
 The probability is a sum over all word sequences that may fill the gaps. Particles read the text from left to right. At
 a gap, each particle draws words in the same way as the grammar's program. The weight of a particle is the probability
 of the text after the gap, up to the next gap. Particles are then resampled by weight (the bootstrap filter: Gordon,
-Salmond and Smith 1993). Drawing at a gap continues until a given number of particles fit the text after the gap; the
-last such particle is not counted (Del Moral, Jasra, Lee, Yau and Zhang 2015).
+Salmond and Smith 1993). Drawing at a gap continues until a given number of particles fit the text after the gap; to
+avoid a bias, the last particle that fits is not counted (Del Moral, Jasra, Lee, Yau and Zhang 2015).
 
 The product over all gaps of the particles' mean weight is an unbiased estimate of the sum over word sequences. The
 expected logarithm of this product is therefore at most the logarithm of the sum, so the logarithm is an estimate from
 below. The estimate from below is valid for any proposal distribution, so the true words of a gap may guide some of the
 particles. In the estimate from above, one particle keeps the true words, which are a sample from the posterior. The
-true words do not guide the other particles. The logarithm of the estimate from above, averaged over texts, is at least
-the logarithm of the sum (Grosse, Ghahramani and Adams 2015, arXiv 1511.02543). The true value is on average between the
-estimates from below and from above, so their difference shows the error.
+true words do not guide the remaining particles. The logarithm of the estimate from above, averaged over texts, is at
+least the logarithm of the sum (Grosse, Ghahramani and Adams 2015, arXiv 1511.02543). On average, the true value is
+between the two estimates, so the difference between the estimates shows the error.
 
 K is the number of latent classes of a document (its topic and mood).
 """
@@ -30,7 +30,9 @@ from scipy.special import logsumexp
 
 from retable.core.settings import PositiveInt
 
-LED, CHOICES = 0.25, 0.9  # share of particles guided by the true words; share of guided choices that use the true words
+# LED is the share of particles that are guided by the true words. CHOICES is the share of a guided particle's choices
+# that follow the true words.
+LED, CHOICES = 0.25, 0.9
 RELATED = 0.2  # Share of draws that are limited to words related to the text after the gap.
 # Maps a word to the words that may have to occur before it, such as an opening bracket.
 OPENED_BY = {")": ["("], "]": ["["], "}": ["{"], "then": ["if"], "and": ["both"], "?": ["does", "do", "did"]}
@@ -49,20 +51,20 @@ class Paused(Exception):
 class State(NamedTuple):
     """The position of a reader in a stream of documents."""
 
-    before: Any  # The `Discourse` (state of a document) after the complete sentences; None at the beginning.
-    n_sentences: int  # The number of complete sentences of the document.
-    sentence: Sequence[str]  # The words read so far of the next sentence, which is incomplete.
-    log_latents: np.ndarray  # The log-probabilities p(latent | the document so far), (K,).
+    before: Any  # The `Discourse` (document state) after the last complete sentence; None before the first one.
+    n_sentences: int  # The number of complete sentences that have been read in the document.
+    sentence: Sequence[str]  # The words of the current, incomplete sentence that have been read.
+    log_latents: np.ndarray  # The log-probabilities p(latent class | the document so far), (K,).
 
 
 class GappedText:
-    """Estimates the probability that a stream of documents begins with a text that has gaps.
+    """Estimates the probability that a stream of documents begins with a text with gaps.
 
     Args:
         grammar: `retable.grammar.language.Grammar`.
-        program: `retable.grammar.discourse.Discourse`, which runs a document's program on an interpreter.
-        particles: number of draws that must fit the text after a gap, at least 2. The last such draw is not counted, so
-            `particles` − 1 particles continue.
+        program: `retable.grammar.discourse.Discourse`, which generates or parses documents with an interpreter.
+        particles: number of draws that must fit the text after a gap, at least 2. The last draw that fits is not
+            counted, so `particles` − 1 particles continue.
         tries: maximum number of draws at a gap. After `tries` draws, all particles that fit continue.
     """
 
@@ -77,7 +79,7 @@ class GappedText:
                 self._governors[word].add(governor)
 
     def log_probability(self, text: Sequence[str]) -> float:
-        """Return log p(text) in nats, −inf for a text outside the language."""
+        """Return log p(text) in nats, or −inf if the text is outside the language."""
         try:
             return self._read(self._start, [], text, Related(()), iter(()).__next__)[0]
         except Rejected:
@@ -86,7 +88,7 @@ class GappedText:
     def log_sum(
         self, visible: Sequence[Sequence[str]], gaps: Sequence[Sequence[str]], uniform: Uniform, above: bool = False
     ) -> float:
-        """Estimate log Σ p(sizes of the gaps) p(text) over all contents of the gaps, in nats.
+        """Estimate log Σ p(sizes of the gaps) p(text), a sum over all contents of the gaps.
 
         Args:
             visible: the pieces of visible text: before the first gap, between the first and the second gap, …, after
@@ -100,7 +102,7 @@ class GappedText:
         log_sum, _, state = self._read(self._start, [], visible[0], Related(()), uniform)
         particles, cumulative = [(state, sum(map(len, gaps)))], np.ones(1)
         for gap, (truth, seen) in enumerate(zip(gaps, visible[1:], strict=True)):
-            if not seen:  # a gap at the end of the text needs no estimate: the sum over its contents is 1
+            if not seen:  # a gap at the end needs no estimate, because the probabilities of its contents sum to 1
                 break
             related = self._governing(word for piece in visible[gap + 1 :] for word in piece)
             likely = Related(related if above else related.union(truth))
@@ -145,7 +147,7 @@ class GappedText:
     ) -> tuple[float, float, State]:
         """Read a gap and the visible text after it.
 
-        Draw the words of `hidden` that are None. If `led` is true, `truth` guides the draws.
+        Each None in `hidden` is replaced by a drawn word. If `led` is true, the true words `truth` guide the draws.
 
         Returns: three values: log [p(gap and visible text) / q(gap)], where q is the proposal without guidance; the
             log-ratio of the guided proposal to q; and the new state.
@@ -202,13 +204,13 @@ class Related:
         self._words, self._by_table, self._by_branch = sorted(words), dict[int, list[str]](), dict[int, list[str]]()
 
     def of(self, table: Any) -> list[str]:
-        """Return the likely words that the table contains."""
+        """Return the likely words that occur in `table`."""
         if id(table) not in self._by_table:
             self._by_table[id(table)] = [word for word in self._words if word in table.rows]
         return self._by_table[id(table)]
 
     def options(self, branch: Any) -> list[str]:
-        """Return the names of the branch's continuations that begin with one of the likely words."""
+        """Return the names of the continuations of `branch` that begin with a likely word."""
         if id(branch) not in self._by_branch:
             names = {branch.outcomes[word][0] for word in self._words if word in branch.outcomes}
             self._by_branch[id(branch)] = sorted(names)
@@ -219,13 +221,14 @@ class Reader:
     """An interpreter of the grammar's program that reads visible words and draws hidden words.
 
     Args:
-        text: words of one or more documents; None at the places where a word is to be drawn.
-        done, seen: places before `done` have been read before; places from `done` up to `seen` are hidden.
+        text: words of one or more documents; None marks a place where a word is to be drawn.
+        done, seen: places before `done` have already been read; places from `done` up to, but not including, `seen` are
+            hidden.
         probabilities: the rows of all probability tables: p(word | latent class), (rows, K).
-        log_latents: (K,), log p(latent | earlier text).
+        log_latents: log p(latent class | earlier text), (K,).
         related: words that are likely in the gap.
         uniform: returns random numbers from [0, 1).
-        truth: the true words from `done` on, which guide the choices if `led` is true.
+        truth: the true words of the gap, which guide the choices if `led` is true.
 
     Attributes:
         n_read: number of words read, including drawn words.
@@ -251,9 +254,10 @@ class Reader:
             probabilities, log_latents, related, uniform,
         )  # fmt: skip
         self._log_branches = 0.0
-        # The following lists have one entry (row, recalled, fresh) per draw: p(word | latent) = recalled + fresh ×
-        # probabilities[row], where fresh is a number or has the shape (K,). `_draws` contains true probabilities of
-        # words, and `_proposals` contains probabilities under the distributions from which hidden words are drawn.
+        # The lists `_draws` and `_proposals` have one entry (row, recalled, fresh) per draw: p(word | latent class) =
+        # recalled + fresh × probabilities[row], where fresh is a number or has the shape (K,). `_draws` contains true
+        # probabilities of words, and `_proposals` contains probabilities under the distributions from which hidden
+        # words are drawn.
         self._draws: list[tuple[int, float, np.ndarray | float]] = []
         self._proposals: list[tuple[int, float, np.ndarray | float]] = []
         if done < seen:
@@ -320,7 +324,7 @@ class Reader:
         """Do nothing: this interpreter does not record which phenomenon determines a word."""
 
     def weigh(self) -> tuple[float, np.ndarray]:
-        """Return log [p(new words) / q(drawn words)], and log p(latent | all words), (K,).
+        """Return log [p(new words) / q(drawn words)], and log p(latent class | all words), (K,).
 
         q is the proposal distribution without guidance.
         """
@@ -330,7 +334,10 @@ class Reader:
         return self._log_branches + log_all - log_proposal, log_joint - log_all
 
     def _next(self, fill: str | None = None) -> str | None:
-        """Return the next word. If the word's place is still empty, insert `fill` there first."""
+        """Return the next word.
+
+        If the word's place in the text is still empty, first insert `fill` in this place.
+        """
         if self.n_read == self._end:
             raise Paused
         if self._text[self.n_read] is None:
@@ -356,7 +363,7 @@ class Reader:
 
 
 def draw_size(left: int, n_after: int, uniform: Uniform) -> int:
-    """Draw the number of words of a gap; the gap and `n_after` later gaps have `left` words in total.
+    """Draw a gap's number of words, if the gap and `n_after` later gaps have `left` words in total.
 
     All ways to divide the words among the gaps are equally likely.
     """

@@ -43,7 +43,7 @@ class Gradients:
             `distances` + 1. If the model is recurrent, the first tokens warm up its state.
         windows: number of tokens, evenly spaced in the split, whose losses are differentiated; the norms are averaged.
         n_batches: number of training batches whose gradient norm is measured.
-        clip_norm: training clips gradients with a larger norm to this norm.
+        clip_norm: maximum gradient norm in training; larger gradients are scaled down to this norm.
 
     `inputs` lists the files that the scores depend on.
     """
@@ -77,13 +77,14 @@ class Gradients:
         clipping.
 
         Returns:
-            - `gradients/factor`: the factor by which the norm changes per token of distance. The factor is exp of the
-              slope of a line fitted to the log norm at all distances k ≥ 1 with a non-zero norm. `gradients/factor_low`
-              and `_high` are the ends of the factor's 95 % interval, and `gradients/r2` is the fit's R².
-            - `gradients/reach`: number of input words, including the last one, that the gradient reaches, at most
-              `distances` + 1. For convolutions and models with a window, the reach is the receptive field.
-            - `gradients/norm_median`, `norm_90`, `norm_max`: median, 90 % quantile and maximum of the norm over
-              batches; `gradients/clipped`: share of batches whose gradient is clipped.
+            - `gradients/factor`: the factor by which the norm changes per token of distance. A line is fitted to the
+              log norm as a function of k, for k ≥ 1 with a non-zero norm; the factor is exp(slope).
+              `gradients/factor_low` and `gradients/factor_high` are the ends of the factor's 95 % interval, and
+              `gradients/r2` is the fit's R².
+            - `gradients/reach`: number of input words, including the last input word, that the gradient reaches, at
+              most `distances` + 1. For convolutions and models with a window, the reach is the receptive field.
+            - `gradients/norm_median`, `gradients/norm_90`, `gradients/norm_max`: median, 90 % quantile and maximum of
+              the norm over batches; `gradients/clipped`: share of batches whose gradient is clipped.
         Raises: UsageError: the system is not a left-to-right language model, the split is shorter than `length`, or the
             gradient reaches fewer than three words before the last input word.
         """
@@ -104,7 +105,7 @@ class Gradients:
         parts = windows.to(device).split(BATCH_SIZE)
         norms = np.concatenate(mapped(lambda part: by_distance(objective, part, self.distances), parts))
         mean = norms.mean(axis=0)
-        reached = np.flatnonzero(mean[1:]) + 1  # outside of the model's window, the norm is 0
+        reached = np.flatnonzero(mean[1:]) + 1  # the gradient norm is 0 outside the model's window
         if len(reached) < 3:
             raise UsageError(
                 f"{type(objective.model).__name__} sees {len(reached)} words before the last input word; "
@@ -158,14 +159,14 @@ def by_distance(objective: CausalLM, windows: Tensor, distances: int) -> np.ndar
             log_probs, _ = objective.next_log_prob(windows[:, :-1], None)
     finally:
         hook.remove()
-    nats = -log_probs.gather(1, windows[:, -1:]).sum()  # one sum suffices, because the windows are independent
+    nats = -log_probs.gather(1, windows[:, -1:]).sum()  # the losses may be summed, because the windows are independent
     (slopes,) = torch.autograd.grad(nats, leaves)
     # The norm needs float64, because squares of vanished gradients would underflow in float32.
     return slopes.double().norm(dim=2).flip(1)[:, : distances + 1].cpu().numpy()
 
 
 def total_norms(objective: CausalLM, batches: list[TokenBatch]) -> np.ndarray:
-    """Compute the norm of the gradient of each batch's loss with respect to all weights, (batches,).
+    """Compute each batch's gradient norm with respect to all weights, (batches,).
 
     Recurrent state is carried from batch to batch, as in training. Dropout is off, so that its noise does not affect
     the norms.

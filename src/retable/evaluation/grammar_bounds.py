@@ -1,4 +1,4 @@
-"""Bounds on the losses and accuracies of pretraining on the built-in grammar's text.
+"""Bounds on the losses and accuracies of models pretrained on the built-in grammar's text.
 
 The grammar computes the bounds, which do not depend on a model. The benchmarks accept any cell, so that the bounds
 appear next to the cell's scores.
@@ -21,7 +21,7 @@ from retable.evaluation.perplexity import read_split
 from retable.metrics.intervals import clustered_mean
 from retable.tokenizers.tokenizer import Tokenizer
 
-RATE, MASKED, RANDOM = 0.15, 0.8, 0.1  # BERT's share of chosen words; of these, the shares that are masked and replaced
+RATE, MASKED, RANDOM = 0.15, 0.8, 0.1  # share of words that BERT chooses; shares of chosen words to mask and to replace
 SENTENCE_ENDS = (".", "?")
 BATCH_SIZE = 8
 
@@ -46,8 +46,9 @@ class MaskedLanguage(Protocol):
 class PairsLanguage(Protocol):
     """The methods of the grammar that `SentencePairsBound` uses.
 
-    `log_odds_next` returns the log-odds that `second` follows `first`, against being from another document.
-    `log_odds_order` returns the log-odds that `first` precedes `second` in the document, against the reverse order.
+    `log_odds_next` returns the log-odds that the segment `second` follows `first`, against the case that `second` is
+    from another document. `log_odds_order` returns the log-odds that the segment `first` precedes `second` in the
+    document, against the reverse order.
     """
 
     def log_odds_next(self, first: Sequence[str], second: Sequence[str]) -> float: ...
@@ -65,7 +66,7 @@ class MaskedBound:
         language: `retable.grammar.masked.MaskedWords`.
         words: number of words that are sampled from the split and hidden, one word at a time.
         documents: number of documents in which 15 % of all words are corrupted at the same time.
-        sweeps: number of sweeps of Gibbs sampling over each of these documents.
+        sweeps: number of sweeps of Gibbs sampling over each corrupted document.
 
     `inputs` lists the files that the scores depend on.
     """
@@ -137,9 +138,9 @@ class MaskedBound:
         return metrics | {f"{name}_standard_error": float(e) for name, e in zip(names, values[1], strict=True)}
 
     def _gap(self, texts: Sequence[list[str]], drawable: int, generator: np.random.Generator) -> tuple[float, float]:
-        """Estimate how much entropy a chosen word gains when other words are hidden, too.
+        """Estimate by how much a chosen word's entropy rises when other words are hidden, too.
 
-        Returns: the mean gain in nats, and its standard error.
+        Returns: the mean rise of the entropy, in nats, and its standard error.
         """
         sums = []
         for unit in generator.permutation(len(texts))[: self.documents]:
@@ -157,12 +158,12 @@ class MaskedBound:
 class SentencePairsBound:
     """A benchmark of how accurately the grammar itself judges the sentence pairs of pretraining.
 
-    A judge that knows the grammar decides whether the second segment follows the first in the document, and whether
-    both are in the right order. The judge's accuracy is slightly below the best possible accuracy, except for sampling
-    error.
+    A judge that knows the grammar makes two kinds of decisions: whether the second segment of a pair follows the first
+    in the document, and whether two segments are in the right order. Apart from sampling error, the judge's accuracy is
+    slightly below the best possible accuracy.
 
     Args:
-        tokens: a folder of tokens that are the grammar's words, with BERT's marks.
+        tokens: a folder of tokens that are the grammar's words, with the special tokens of BERT.
         language: `retable.grammar.sentence_pairs.SentencePairs`.
         length: number of tokens per row, as in the model's batches.
         pairs: minimum number of pairs of each kind. The judge processes whole batches, so there may be more pairs.
@@ -219,7 +220,7 @@ def entropy(posterior: Mapping[str, float]) -> float:
 
 
 def corrupted_entropy(posterior: Mapping[str, float], drawable: int) -> float:
-    """Compute the entropy in nats of a chosen word under BERT's corruption, given its posterior.
+    """Compute a word's entropy under BERT's corruption, in nats, from the word's posterior.
 
     The word is masked (probability 0.8), replaced by one of `drawable` words at random (0.1), or kept (0.1). The
     entropy is conditional on the visible token at the word's place and on its surroundings.

@@ -16,11 +16,11 @@ def words_of(tokenizer: Tokenizer) -> list[str]:
     Raises: UsageError: the tokenizer's tokens are not words.
     """
     if tokenizer.words[tokenizer.boundary] != END_OF_LINE:
-        raise UsageError("this system's tokens are not words, which the grammar needs; train it with tokenizer=word")
+        raise UsageError("the grammar needs tokens that are words; train this system with tokenizer=word")
     return [LINE_END if word == END_OF_LINE else word for word in tokenizer.words]
 
 
 def spans(units: np.ndarray) -> Iterator[slice]:
-    """Yield the slice of each unit of text in the stream, from the table of units (n_units, 5)."""
+    """Yield the slice of the token stream for each unit of text, given the table of units, (n_units, 5)."""
     ends = np.cumsum(units[:, 0])
     return map(slice, ends - units[:, 0], ends)

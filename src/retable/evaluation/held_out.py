@@ -14,11 +14,11 @@ from retable.data.batches import Batches, LazyBatches, measured
 from retable.data.bucketed import on_device
 from retable.objectives.base import Objective
 
-SEED = 0  # seed of the corruption, the same for all systems and training seeds
+SEED = 0  # seed of the random corruption of held-out text, the same for all systems and training seeds
 
 
 class MeanMetrics:
-    """Averages the metrics of `objective.loss`, which include `loss`, over the batches of one epoch.
+    """Averages the metrics that `objective.loss` returns, among them `loss`, over one epoch.
 
     Every measurement uses the same random numbers, and restores torch's generators afterwards. As in training, each
     process reads some rows of every batch, because a batch may depend on the state after the previous batch. The mean
@@ -67,7 +67,7 @@ def mean_metrics(objective: Objective, batches: Batches) -> dict[str, float]:
 
     The objective's training mode is restored afterwards.
 
-    Returns: means over all batches, by metric.
+    Returns: maps the name of each metric to its mean over all batches.
     """
     training = objective.training
     objective.eval()
@@ -80,7 +80,7 @@ class PretrainedObjective:
     """A trained objective with the batches of each split, which are corrupted as in training.
 
     Args:
-        batches: a function that returns the batches of the split with a given name.
+        batches: a function that maps the name of a split to the split's batches.
     """
 
     protocol = "corrupted as in training"

@@ -2,9 +2,8 @@
 
 Two metrics are computed, as in the Language Model Evaluation Harness:
 
-- accuracy: the share of passages whose greedy continuation is the last word. At each token of the word, the model must
-  predict that token as the most probable token. A word outside the vocabulary is always wrong, even if the model
-  predicts <unk>.
+- accuracy: the share of passages whose greedy continuation is the last word. Every token of the word must be the
+  model's most probable next token. A word outside the vocabulary is always wrong, even if the model predicts <unk>.
 - perplexity: exp of the mean nats per word. The nats of a word are the sum of the nats of its tokens.
 """
 
@@ -63,8 +62,8 @@ class LastWords(Labelled):
         Columns: split, unit, label (the word), prediction (the greedy continuation), nats, and unknown (1 if the
         vocabulary lacks the word).
 
-        Returns: `prompted_lambada/<split>/<metric>`: accuracy, perplexity, the number of `questions`, and the share of
-            `unknown` words.
+        Returns: `prompted_lambada/<split>/<metric>`: `accuracy`, `perplexity`, `questions` (number of passages), and
+            `unknown` (share of last words outside the vocabulary).
         """
         contexts, words = zip(*self.passages.read(), strict=True)
         scorer = Scorer(system, Tokenizer.load(self.inputs[0]), self.convention, self.sentinels)
@@ -75,7 +74,7 @@ class LastWords(Labelled):
         unknown = np.array([scorer.unknown in target for target in targets])
         right = ~unknown & [ids == target for ids, target in zip(greedy, targets, strict=True)]
         written = zip(words, right, scorer.decode(greedy), strict=True)
-        # as in the evaluation harness, a continuation with the right letters but other tokens is wrong
+        # as in the evaluation harness, a continuation with the right letters counts as wrong if its tokens differ
         predictions = [word if hit else "" if text == word else text for word, hit, text in written]
         units = pd.DataFrame({"split": self.split, "unit": range(len(words)), "label": words})
         units = units.assign(prediction=predictions, nats=nats, unknown=unknown.astype(int))

@@ -47,7 +47,7 @@ class Scorer(Protocol):
         ...
 
     def joined(self, measured: Sequence[Sequence[np.ndarray]], n_tokens: int) -> np.ndarray:
-        """Return the scores of the stream's tokens in order, (N,), from the results of all processes."""
+        """Combine the results of all processes into the scores of the stream's tokens, (N,), in order."""
         ...
 
 

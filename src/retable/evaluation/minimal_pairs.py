@@ -2,10 +2,11 @@
 
 The probabilities of whole sentences are compared (the paper's "simple LM method"). As in the authors' scoring, the
 acceptable sentence must be strictly more probable, so a tie is wrong. Two sentences tie if the words in which they
-differ are not in the vocabulary, so that both have the same tokens. `equal` is the share of pairs with equal tokens.
-`accuracy_known` covers only pairs whose words are all in the vocabulary, as in BabyLM's version of BLiMP. Sentences
-also tie if their log-probabilities differ by at most TIE nats. For example, if both sentences have the same words in
-another order, rounding makes their sums differ slightly under a unigram model.
+differ are not in the vocabulary, so that both have the same tokens. The metric `equal` is the share of pairs whose
+sentences have equal tokens. The metric `accuracy_known` covers only pairs whose words are all in the vocabulary, as in
+BabyLM's version of BLiMP. Sentences also tie if their log-probabilities differ by at most TIE nats. For example, two
+orders of the same words are equally probable under a unigram model, but rounding makes the two sums of
+log-probabilities differ slightly.
 """
 
 from collections.abc import Callable, Sequence
@@ -73,11 +74,13 @@ class MinimalPairs(Labelled):
         """Write `units.csv`, and return the metrics.
 
         The table has one row per pair. The columns contain the phenomenon (as `split`), the paradigm, the pair's
-        number, the more probable sentence (`good`, `bad` or `neither`), and both log-probabilities. Two more columns
-        mark pairs whose words are all in the vocabulary, and pairs of sentences with equal tokens.
+        number, the more probable sentence (`good`, `bad` or `neither`), and both log-probabilities. The column `known`
+        is 1 if all words of the pair are in the vocabulary, and the column `equal` is 1 if both sentences have equal
+        tokens.
 
-        Returns: `blimp/<paradigm>/accuracy`, and for each phenomenon and `overall` (all pairs)
-            `blimp/<group>/<metric>`: `accuracy`, the shares of `equal` and of `known` pairs, and `accuracy_known`.
+        Returns: `blimp/<paradigm>/accuracy`, and `blimp/<group>/<metric>`, where the group is a phenomenon or `overall`
+            (all pairs). The metrics of a group are `accuracy`, `equal` and `known` (the shares of pairs with 1 in these
+            columns), and `accuracy_known`.
         """
         pairs = self.pairs.read()
         scorer = Scorer(system, Tokenizer.load(self.inputs[0]), self.convention, self.sentinels)
@@ -119,7 +122,7 @@ class MinimalPairs(Labelled):
         """Return the block number of each pair for the bootstrap: one block per paradigm.
 
         The pairs of a paradigm are generated from one template, so they are not independent. If there is only one
-        paradigm, the result is None: every pair is a separate block.
+        paradigm, return None, so that every pair is a separate block.
         """
         numbers, paradigms = pd.factorize(units["paradigm"])
         return numbers if len(paradigms) > 1 else None

@@ -50,10 +50,11 @@ def log_average(log_probs: np.ndarray, weights: np.ndarray) -> np.ndarray:
 def fit_weights(log_probs: np.ndarray, tolerance: float = 1e-7) -> np.ndarray:
     """Fit mixture weights by EM on held-out text.
 
-    Tokens to which all systems assign probability 0 are ignored. The likelihood is concave in the weights, so the fit
-    is a global optimum: the steepest slope is an upper bound on what any other weights can gain. If systems are nearly
-    equal, EM may need more than `MOST_PASSES` passes to converge. After `MOST_PASSES` passes, the fit ends within ln S
-    / `MOST_PASSES` nats of the optimum, because EM is within ln S / n nats after n passes.
+    Tokens to which all systems assign probability 0 are ignored. The log-likelihood is concave in the weights, so the
+    fit is a global optimum. The steepest slope bounds how much any other weights can improve the log-likelihood. If
+    systems are nearly equal, EM may need more than `MOST_PASSES` passes to converge. If EM stops after `MOST_PASSES`
+    passes, the fit is within ln S / `MOST_PASSES` nats of the optimum, because n passes of EM end within ln S / n nats
+    of the optimum.
 
     Args:
         log_probs: log-probability of each token under each system, (S, N), in nats.
@@ -72,7 +73,7 @@ def fit_weights(log_probs: np.ndarray, tolerance: float = 1e-7) -> np.ndarray:
     ratios = np.exp(log_probs - best)
     weights = np.full(len(ratios), 1 / len(ratios))
     for _ in range(MOST_PASSES if ratios.size else 0):
-        gains = ratios @ (1 / (weights @ ratios)) / ratios.shape[1]  # the likelihood's slopes, whose weighted mean is 1
+        gains = ratios @ (1 / (weights @ ratios)) / ratios.shape[1]  # log-likelihood slopes, with weighted mean 1
         if gains.max() - 1 <= tolerance:
             return weights
         weights *= gains

@@ -21,10 +21,10 @@ COLUMNS = 6  # number of query words in the paper's table and, by default, in th
 class Neighbours:
     """A benchmark that writes the nearest neighbours of words to `neighbours.csv`.
 
-    The neighbours depend on no other files, so `inputs` is empty.
+    The neighbours depend only on the word vectors, so `inputs`, the list of further files, is empty.
 
     Args:
-        words: the query words; None selects words from frequent to rare, see `spread`.
+        words: the query words; None uses the words that `spread` chooses, from frequent to rare.
         neighbours: number of neighbours per word.
     """
 
@@ -40,7 +40,7 @@ class Neighbours:
         """Write one row per neighbour, and return no metrics.
 
         Columns: the query word, its frequency rank (empty if it is not in the training text), the neighbour's rank from
-            1, the neighbour, and the cosine of both words.
+            1, the neighbour, and the cosine of the neighbour and the query word.
 
         Raises: UsageError: a word has no vector.
         """
@@ -55,11 +55,11 @@ class Neighbours:
 
 
 def spread(words: Sequence[str]) -> list[str]:
-    """Choose six words from rank √V on, at equal steps of the logarithm of the frequency rank.
+    """Choose six words whose frequency ranks grow from √V in equal logarithmic steps.
 
     Most function words have ranks before √V.
 
-    The paper chose words of ranks 454 to 87,025 of 100,000.
+    Table 7 of Collobert et al. has words of ranks 454 to 87,025, from 100,000 words.
     """
     v = len(words)
     ranks = v ** (0.5 + 0.5 * np.arange(COLUMNS) / COLUMNS)

@@ -6,8 +6,8 @@ the cache with AWD-LSTM and call it a continuous cache pointer.
 
 The model predicts x_{t+1} from the state h_t. The cache contains the most recent states h_i, each with the word x_{i+1}
 that followed it. The cache's distribution is p_cache(w) ∝ Σ_i 1[w = x_{i+1}] exp(θ h_t · h_i), and the mixture with the
-model is p(w) = (1 − λ) p_model(w) + λ p_cache(w). The argument `weight` is λ. Before the first token the cache is
-empty, so the model predicts that token by itself.
+model is p(w) = (1 − λ) p_model(w) + λ p_cache(w). The argument `weight` is λ. Before the first token, the cache is
+empty, so the first token's probability is that of the model.
 
 Dimensions: N tokens, D d_model, n tokens that are compared with m earlier tokens.
 
@@ -29,7 +29,7 @@ from retable.evaluation.adaptation import Fitted, steps
 from retable.evaluation.likelihood import NeuralLM
 from retable.evaluation.mixture import log_average
 
-SEGMENT = 256  # Tokens that a recurrent model reads at a time; the number does not change the results.
+SEGMENT = 256  # Number of tokens that a recurrent model reads at a time; it does not change the results.
 BLOCK = 256  # Number of states that are compared with the cache at a time.
 
 
@@ -107,7 +107,7 @@ class CachedLM:
 def read(model: NeuralLM, tokens: np.ndarray) -> tuple[Tensor, np.ndarray]:
     """Return the states from which tokens are predicted, (N, D), and the tokens' log-probabilities, (N,).
 
-    The log-probabilities are computed by the model without the cache, in nats, float64.
+    The log-probabilities, float64 in nats, are those of the model without the cache.
 
     Args:
         tokens: ids of the stream, (N,).
@@ -139,8 +139,8 @@ def cache_log_probs(states: Tensor, words: Tensor, size: int, thetas: Sequence[f
         states: (N, D).
         words: the word that followed each state, (N,).
         size: number of states in the cache.
-    Returns: log-probabilities in nats, float64 (len(thetas), N). A word that is not in the cache has −inf; the first
-        word, before which the cache is empty, has NaN.
+    Returns: log-probabilities in nats, float64 (len(thetas), N). The log-probability is −inf for a word that is not in
+        the cache, and NaN for the first word, before which the cache is empty.
     """
     log_probs = torch.empty(len(thetas), len(words), dtype=torch.float64)
     places = torch.arange(len(words), device=words.device)

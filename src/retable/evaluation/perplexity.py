@@ -12,7 +12,7 @@ from retable.data.encode import COUNTED
 from retable.metrics.likelihood import Likelihoods, likelihood_metrics
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
-MEASURED = COUNTED[:4]  # the counts of tokens, words, bytes and lost bytes
+MEASURED = COUNTED[:4]  # the counts of tokens, words, bytes, and bytes that tokenization lost
 
 
 class Perplexity(Likelihoods):
@@ -36,7 +36,8 @@ class Perplexity(Likelihoods):
     def __call__(self, model: LanguageModel, folder: Path) -> dict[str, float]:
         """Write the nats of each unit of text to `units.csv` in `folder`, and return the metrics.
 
-        Returns: `<split>/perplexity_word`, `<split>/bits_per_byte` and other metrics, see `likelihood_metrics`.
+        Returns: `<split>/perplexity_word`, `<split>/bits_per_byte` and the other metrics that `likelihood_metrics`
+            returns.
         """
         vocab_size = Tokenizer.load(self.folder / "tokenizer.json").vocab_size
         metrics: dict[str, float] = {}
@@ -55,9 +56,9 @@ class Perplexity(Likelihoods):
 
 
 def read_split(folder: Path, split: str, vocab_size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Read a tokenized split: token ids, (N,), and the counts COUNTED of each unit of text, (n_units, 5).
+    """Read the token ids of a split, (N,), and the counts of each unit of text, (n_units, 5).
 
-    Raises: UsageError: the table of units does not have these columns, or the file of tokens is incomplete.
+    Raises: UsageError: the table of units does not have the columns COUNTED, or the file of tokens is incomplete.
     """
     tokens = read_tokens(folder / f"{split}.bin", vocab_size)
     units = np.load(folder / f"{split}.units.npy")

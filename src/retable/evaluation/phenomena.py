@@ -26,7 +26,7 @@ class Language(Protocol):
     """The methods of the grammar that this benchmark uses."""
 
     def read(self, tokens: Sequence[str]) -> tuple[np.ndarray, list[str]]:
-        """Return the log-probability of each token of a document, and the phenomenon that determines it."""
+        """Return each token's log-probability, and the phenomenon that determines the token."""
         ...
 
 
@@ -47,12 +47,13 @@ class Phenomena:
         self.inputs = [self.folder / name for name in ("tokenizer.json", f"{split}.bin", f"{split}.units.npy")]
 
     def __call__(self, model: LanguageModel, folder: Path) -> dict[str, float]:
-        """Write `phenomena.csv`, one row per document and phenomenon, and return the metrics.
+        """Write `phenomena.csv` with one row per document and phenomenon, and return the metrics.
 
         Columns: unit, phenomenon, tokens, nats, true_nats.
 
         Returns: `phenomena/<phenomenon>/<metric>`, where the phenomenon `total` covers all tokens. The metrics are
-            `excess` and `entropy` (the loss of the grammar itself), in nats per token, and the `share` of tokens.
+            `excess` and `entropy` (the loss of the grammar itself), in nats per token, and `share`, the share of all
+            tokens.
         Raises: UsageError: the tokens are not the grammar's words, or a document is not in the language.
         """
         words = words_of(Tokenizer.load(self.inputs[0]))

@@ -32,7 +32,7 @@ class Positions:
         self.inputs = [self.folder / name for name in ("tokenizer.json", f"{split}.bin", f"{split}.units.npy")]
 
     def __call__(self, model: LanguageModel, folder: Path) -> dict[str, float]:
-        """Write `positions.csv`, one row per bin of positions, and return no metrics.
+        """Write `positions.csv` with one row per bin of positions, and return no metrics.
 
         Columns: `where` (sentence, unit or window), the bin's first and last position (from 1), the number of tokens in
         the bin, and the mean nats of these tokens. Rows for sentences are written only if the tokenizer has a line-end
@@ -58,7 +58,7 @@ class Positions:
 
 
 def positions(lengths: np.ndarray) -> np.ndarray:
-    """Return the positions of tokens, from 1, within consecutive parts that have these `lengths`."""
+    """Return each token's position, from 1, within its part of a text; part i has lengths[i] tokens."""
     starts = np.cumsum(lengths) - lengths
     return np.arange(lengths.sum()) - np.repeat(starts, lengths) + 1
 
@@ -66,12 +66,12 @@ def positions(lengths: np.ndarray) -> np.ndarray:
 def binned(places: np.ndarray, values: np.ndarray) -> list[tuple[int, int, int, float]]:
     """Average values over bins of positions.
 
-    The bins end at powers of √2: at 1, 2, 3, 4, 6, 8, 11, 16, 23, 32.
+    The bins end at rounded powers of √2: at 1, 2, 3, 4, 6, 8, 11, 16, 23, 32 and so on.
 
     Args:
         places: positions from 1, (n,).
         values: (n,).
-    Returns: (first, last, count, mean value) of each bin that is not empty.
+    Returns: (first position, last position, number of values, mean value) of each bin that is not empty.
     """
     last = places.max()
     ends = np.unique(np.round(2 ** (np.arange(2 * np.log2(last) + 2) / 2)).astype(int))

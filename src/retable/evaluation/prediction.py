@@ -44,9 +44,9 @@ def predicting(objective: Objective) -> Callable[[Piece], list[tuple[int, Any]]]
 
 
 class Predictions:
-    """During training, scores an objective's predictions for a fixed set of examples.
+    """Scores an objective's predictions for a fixed set of examples, during training.
 
-    `score` is called with the indices of the examples and their predictions, and returns metrics.
+    The function `score` receives the indices of the examples and the examples' predictions, and returns metrics.
     """
 
     def __init__(self, encoded: Encoded, batch_size: int, score: Callable[[list[int], list[Any]], dict[str, float]]):

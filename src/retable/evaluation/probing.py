@@ -28,7 +28,7 @@ from retable.models.base import BothDirections, EncoderDecoder, MarkedEncoder, M
 from retable.objectives.states import states_of
 from retable.tokenizers.tokenizer import Tokenizer
 
-PENALTY = 1e-3  # L2 penalty: half the sum of squared weights, times this factor, is added to the mean loss per word.
+PENALTY = 1e-3  # Factor of the L2 penalty (half the sum of squared weights), which is added to the mean loss per word.
 ITERATIONS = 100  # Maximum number of L-BFGS iterations.
 
 
@@ -56,9 +56,10 @@ class LabelledWords(NamedTuple):
 
 
 class SenseLabels:
-    """The sentences of a file of senses (see `contextual_vectors.Senses`) with the label `sense`.
+    """The sentences of a file of senses (see `contextual_vectors.Senses`), labelled with senses.
 
-    A hash of a sentence's words assigns the sentence to train or test, about half to each.
+    A hash of the sentence's words decides whether a sentence is in train or test; each split has about half of the
+    sentences.
     """
 
     def __init__(self, senses: str):
@@ -80,8 +81,8 @@ class Probes:
     Args:
         tokens: the folder with the tokenizer that the system was trained with.
         text: sentences with labels; the probes are trained on split `train` and scored on `test`.
-        by_word: train a separate probe for each word type, as word senses require. There is then no control task,
-            because the word type is constant. Test words that are not in train count as wrong.
+        by_word: train a separate probe for each word type, as word senses require. With `by_word`, there is no control
+            task, because all words of a probe have the same type. Test words that do not occur in train count as wrong.
         seed: seed of the random labels in the control tasks.
 
     `inputs` lists the files that the scores depend on.
@@ -105,7 +106,7 @@ class Probes:
             - `probes/majority/<kind>`: accuracy of always predicting the most frequent label in train. If `by_word` is
               true, the most frequent label of each word is predicted.
             - `probes/words/<kind>`: number of test words that have a label.
-            `probes/shortened` is the number of sentences that were cut, if any.
+            `probes/shortened` is the number of sentences that were cut; it is absent if no sentence was cut.
         Raises: UsageError: there are too few sentences, a kind has no labels, or the model's layers are not accessible.
         """
         reader = ContextualVectors(readable(system.objective.model), Tokenizer.load(self._tokenizer))
@@ -153,10 +154,11 @@ class Words(NamedTuple):
 
 
 def _labelled(sentences: Sequence[Any], states: Sequence[np.ndarray], kind: str) -> Words:
-    """Collect the words that have both a label of this kind and a state.
+    """Collect the words that have both a label of the given kind and a state.
 
     Args:
-        states: the states of each sentence, (K, T, D). If the sentence was cut, T is smaller than its number of words.
+        states: the states of each sentence, (K, T, D). If a sentence was cut, T is smaller than the sentence's number
+            of words.
     """
     pairs = [(sentence, each.shape[1]) for sentence, each in zip(sentences, states, strict=True)]
     words = np.array([word for sentence, n in pairs for word in sentence.words[:n]])
@@ -183,8 +185,8 @@ def control_labels(words: np.ndarray, labels: np.ndarray, seed: int) -> np.ndarr
 
     Args:
         words: (n,).
-        labels: the labels from whose frequencies to draw, (m,).
-    Returns: the label of each of `words`, (n,).
+        labels: the random labels have the same distribution as these labels, (m,).
+    Returns: the random label of each word in `words`, (n,).
     """
     names, counts = np.unique(labels, return_counts=True)
     bounds = np.cumsum(counts)[:-1] / len(labels)
@@ -213,7 +215,7 @@ def probe_hits(train: Tensor, labels: np.ndarray, test: Tensor, test_labels: np.
 
 
 def fit_probe(states: Tensor, targets: Tensor, n_labels: int) -> nn.Linear:
-    """Fit a linear softmax classifier with L2 penalty to all states, (n, D), by L-BFGS from zero.
+    """Fit a softmax classifier with L2 penalty to states, (n, D), by L-BFGS from zero weights.
 
     The penalised loss is convex and has a single minimum.
     """
@@ -267,7 +269,7 @@ class BlockStates:
         return self._model.parameters()
 
     def layers(self, input_ids: Tensor, lengths: Tensor) -> list[Tensor]:
-        """Return the layers, (B, T, D) each, from ids (B, T) padded after each row's length."""
+        """Return the layers, each (B, T, D), for ids (B, T) that are padded after `lengths`."""
         states: list[Tensor] = []
         hooks = [
             block.register_forward_pre_hook(lambda _, arguments: states.append(arguments[0])) for block in self._blocks

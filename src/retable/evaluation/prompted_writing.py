@@ -41,7 +41,7 @@ class Texts(Protocol):
     def read(self, split: str) -> Written: ...
 
     def scores(self, written: Sequence[str], right: Sequence[str]) -> Mapping[str, NDArray]:
-        """Return, for each column of `units.csv`, each text's contribution to the metrics, such as n-gram counts."""
+        """Return columns for `units.csv`: each text's contributions to the metrics, such as n-gram counts."""
         ...
 
 
@@ -50,10 +50,10 @@ class PromptedWriting(Measured):
 
     Args:
         tokens: the folder with the tokenizer that the system was trained with.
-        template: the prompt, with {text} for the input. The model continues greedily after a space, up to the end of
-            the line.
-        shots: number of training examples with references before each input, one per line. A generator with the seed
-            (seed, number of the text) draws these examples.
+        template: the prompt, in which {text} stands for the input text. After the prompt and a space, the model writes
+            greedily up to the end of the line.
+        shots: number of training examples before each input, one per line, each with its reference. A random generator
+            with the seed (`seed`, number of the text) draws the examples.
         max_new_tokens: maximum number of tokens that the model writes.
         convention: see `Scorer`; it is applied to the whole prompt.
 
@@ -81,9 +81,9 @@ class PromptedWriting(Measured):
         self._max_new_tokens, self._convention = max_new_tokens, convention
 
     def __call__(self, system: System, folder: Path) -> dict[str, float]:
-        """Write `units.csv`, one row per text, and return the metrics.
+        """Write `units.csv` with one row per text, and return the metrics.
 
-        Columns: split, unit, the written text, and its contributions to the metrics.
+        Columns: split, unit, the written text, and the text's contributions to the metrics.
 
         Returns: `written_<kind>_<shots>/<split>/<metric>` for each metric of the texts.
         """
@@ -96,7 +96,7 @@ class PromptedWriting(Measured):
         continuations = scorer.continue_greedily(contexts, self._max_new_tokens)
         end = [tokenizer.boundary, *tokenizer.encode("\n")][-1]
         lines = tokenizer.decode_batch([ids[: ids.index(end)] if end in ids else ids for ids in continuations])
-        # a generated token may contain a line end and text after it, which is removed
+        # a generated token may contain a line end and further text; this further text is removed
         written = [" ".join(line.partition("\n")[0].split()) for line in lines]
         scores = self._texts.scores(written, [right for _, right in texts])
         units = pd.DataFrame({"split": self._split, "unit": range(len(texts)), "written": written, **scores})
@@ -107,7 +107,7 @@ class PromptedWriting(Measured):
         }
 
     def prompts(self, texts: Written) -> list[tuple[list[str], str]]:
-        """Return, for each text, one line per example, and the prompt that contains the text itself."""
+        """Return, for each text, the lines of its examples, and the prompt that contains the text."""
         pool = self._texts.read("train") if self._shots else []
         if len(pool) < self._shots:
             raise UsageError(
@@ -126,5 +126,5 @@ class PromptedWriting(Measured):
 
     @classmethod
     def text(cls, units: pd.DataFrame) -> tuple:
-        """Return values that identify the texts: for translations, the lengths of the references."""
+        """Return values that identify the texts; for translations, the references' lengths."""
         return tuple(units["bleu_reference"]) if "bleu_reference" in units else super().text(units)

@@ -1,7 +1,7 @@
 """Zero-shot, one-shot and few-shot questions to a language model (Brown et al. 2020).
 
-A prompt consists of examples with answers and the question, all in one template. The model's answer is the most
-probable choice, or the choice that greedy generation writes.
+A prompt consists of examples with answers, followed by the question; all have the same template. The model's answer is
+the most probable choice, or the choice that greedy generation writes.
 """
 
 import sys
@@ -36,14 +36,14 @@ class Prompted(Labelled):
     Args:
         name: name of the task.
         tokens: the folder with the tokenizer that the system was trained with.
-        template: text of a question, in which {name} stands for the value of the field called name. After this text
-            come a space and a choice.
-        shots: number of examples before each question. A generator with the seed (seed, number of the question) draws
-            these from `examples`.
+        template: text of a question, in which a field's name in braces stands for the field's value. A space and a
+            choice follow this text.
+        shots: number of examples before each question. A random generator with the seed (`seed`, number of the
+            question) draws the examples from `examples`.
         description: text before the examples.
-        separator: text between description, examples and question.
+        separator: text between the description, the examples and the question.
         by: how the model answers. "likelihood" selects the most probable choice; "generation" selects the longest
-            choice with which the greedy continuation begins, if any.
+            choice with which the greedy continuation begins, if there is such a choice.
         convention, sentinels: see `Scorer`; the convention is applied to the whole prompt.
 
     `inputs` lists the files that the scores depend on.
@@ -79,15 +79,15 @@ class Prompted(Labelled):
         self.inputs += examples.inputs if examples is not None and shots else []
 
     def __call__(self, system: System, folder: Path) -> dict[str, float]:
-        """Write `units.csv`, one row per question, and return the metrics.
+        """Write `units.csv` with one row per question, and return the metrics.
 
         Columns: split, unit, label and prediction (indices of the correct and the predicted answer). Scoring by
-            likelihood adds two columns: whether the answer is correct if the score is divided by the choice's length in
-            tokens, and in bytes.
+            likelihood adds the columns `accuracy_tokens` and `accuracy_bytes`: whether the answer is correct if each
+            choice's log-probability is divided by the choice's number of tokens or bytes.
 
-        Returns: `prompted_<name>_<shots>/<split>/<metric>` (`prompted_<name>_<shots>_generated` by generation): the
-            number of `questions`, and `accuracy`. Scoring by likelihood adds `accuracy_tokens` and `accuracy_bytes`,
-            for which a choice's log-probability is divided by its number of tokens or of bytes.
+        Returns: `prompted_<name>_<shots>/<split>/<metric>` (with generation,
+            `prompted_<name>_<shots>_generated/<split>/<metric>`). The metrics are `questions` (number of questions) and
+            `accuracy`. Scoring by likelihood adds the means of `accuracy_tokens` and `accuracy_bytes`.
         """
         if not (questions := self.questions.read()):
             raise UsageError(f"{self.questions.inputs[0]} has no questions; write one question per row")
@@ -168,11 +168,11 @@ class Prompted(Labelled):
 
 
 def _best(scores: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Return the index of each question's choice with the best score; on ties, the first index.
+    """Return, for each question, the index of the choice with the best score; on ties, the first.
 
     Args:
         scores: scores of all choices of all questions.
-        places: the index of each choice's question.
+        places: the index of the question that each choice belongs to.
     """
     starts = np.flatnonzero(np.diff(places, prepend=-1))
     return np.array([int(part.argmax()) for part in np.split(scores, starts[1:])])

@@ -1,7 +1,7 @@
 """The best possible accuracy in detecting replaced tokens in text of the built-in grammar.
 
-Below, p is the true distribution of a word given the rest of its document. q is the distribution from which the
-generator draws the word, given the row in which all chosen words are masked.
+In this module, p is the true distribution of a word given the rest of its document. q is the distribution from which
+ELECTRA's generator draws the word, given the row of tokens in which all chosen words are masked.
 """
 
 import csv
@@ -43,9 +43,9 @@ class ReplacedBound:
     """A benchmark of the best possible accuracy in detecting tokens that ELECTRA's generator replaced.
 
     Args:
-        tokens: a folder of tokens that are the grammar's words, with BERT's marks.
+        tokens: a folder of tokens that are the grammar's words, with the special tokens of BERT.
         language: `retable.grammar.masked.MaskedWords`.
-        length, rate: number of tokens per row, and share of masked tokens, as in the model's batches.
+        length, rate: number of tokens per row and share of masked tokens, both as in the model's batches.
         words: minimum number of masked words to judge; each batch contributes the same number of words.
 
     `inputs` lists the files that the scores depend on.
@@ -71,22 +71,24 @@ class ReplacedBound:
 
     @torch.inference_mode()
     def __call__(self, system: TrainedSystem, folder: Path) -> dict[str, float]:
-        """Write `replaced.csv`, one row per masked word, and return the bounds.
+        """Write `replaced.csv` with one row per masked word, and return the bounds.
 
-        Columns: unit, place and word. `baseline` is the probability that the generator draws the original word. `blind`
-        and `told` are the accuracies of the two judges described below.
+        Columns: `unit`, `place`, `word`, `baseline` (the probability that the generator draws the original word), and
+        `blind` and `told` (the accuracies of the judges for `replaced/accuracy` and `replaced/accuracy_told`).
 
         Returns: accuracies over all tokens (including special tokens and unmasked words, as in the objective's
             accuracy), each with its `_standard_error`:
             - `replaced/accuracy`: the accuracy of a judge that knows p and q of each place and the masking rate. The
-              judge computes the probability that a word was replaced by Bayes' rule. If all other words are original,
-              `replaced/accuracy` is exact except for the sampling of words. A discriminator has a lower best accuracy,
-              because it sees a row in which other words are replaced, too, and no text outside of the row. In principle
-              a discriminator could gain a little, because the other replaced words reveal something about the number of
-              masks and about the generator's input.
+              judge uses Bayes' rule to compute the probability that a word was replaced. If all other words are
+              original, `replaced/accuracy` is exact except for the sampling of words. The best possible accuracy of a
+              discriminator is lower, because a discriminator sees a row in which other words are replaced, too, and
+              sees no text outside the row. In principle, a discriminator could have a slight advantage over the judge,
+              because the other replaced words reveal something about the number of masks and about the generator's
+              input.
             - `replaced/accuracy_told`: the accuracy of a judge that also knows which places were masked. No
-              discriminator has a higher expected accuracy; the value is exact except for sampling.
-            - `replaced/baseline`: the accuracy of a judge that calls every token original, exact except for sampling.
+              discriminator has a higher expected accuracy than this judge. The value is exact except for sampling.
+            - `replaced/baseline`: the accuracy of a judge that calls every token original. The value is exact except
+              for sampling.
         Raises: UsageError: the system has no generator, or its tokens are not the grammar's words.
         """
         objective = system.objective
@@ -114,7 +116,7 @@ class ReplacedBound:
             batch = batches.batch(step)
             labels = batch.labels.numpy()
             kept.append(q[np.arange(len(labels)), labels])
-            stands = places_of.rows(step).ids  # the position in the stream of each token in the rows
+            stands = places_of.rows(step).ids  # for each token of the rows, its position in the stream
             of_row, column = np.divmod(batch.places.numpy(), self.length)
             is_word = (stands != MARK) & (tokens[stands] != tokenizer.boundary)
             sizes += len(labels), is_word.sum(), stands.size
@@ -140,14 +142,14 @@ class ReplacedBound:
             "baseline": (masked, np.concatenate(kept)),
         }
         metrics = {}
-        for name, (share, values) in shares.items():  # on all other tokens, every judge is right
+        for name, (share, values) in shares.items():  # on the tokens outside this share, every judge is right
             metrics[f"replaced/{name}"] = float(1 - share + share * values.mean())
             metrics[f"replaced/{name}_standard_error"] = float(share * values.std(ddof=1) / np.sqrt(len(values)))
         return metrics
 
 
 class _Places(Documents):
-    """Documents that contain each token's position in the stream instead of its id."""
+    """Documents in which each token's id is replaced by the token's position in the stream."""
 
     def __init__(self, tokens: np.ndarray, units: np.ndarray, line_end: int):
         super().__init__(tokens, units, line_end, parted=True)
@@ -170,8 +172,8 @@ def accuracies(p: np.ndarray, q: np.ndarray, rate: float) -> tuple[float, float]
         p: the word's true distribution, (V,).
         q: the distribution from which a masked word is drawn, (V,).
         rate: probability that the place is masked.
-    Returns: the accuracy of a judge that knows only the word at the place, and of a judge that also knows that the
-        place was masked.
+    Returns: the accuracy of a judge that knows only the word at the place, and the accuracy of a judge that also knows
+        that the place was masked.
     """
     replaced, original = rate * q * (1 - p), p * (1 - rate + rate * q)
     return float(np.maximum(replaced, original).sum()), float((q * np.maximum(p, 1 - p)).sum())

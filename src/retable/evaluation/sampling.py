@@ -2,8 +2,8 @@
 
 Models are compared over a range of temperatures instead of at a single temperature, as in Caccia et al. 2020, arXiv
 1811.02549. Low temperatures and small values of `top_p` produce better texts with less diversity. The grammar measures
-quality; comparisons among the samples measure diversity. The row `text` of the results contains the scores of the
-held-out text for comparison.
+quality; comparisons among the samples measure diversity. For comparison, the row `text` of the results contains the
+scores of the held-out text.
 """
 
 import csv
@@ -29,7 +29,7 @@ class Language(Protocol):
     """The method of the grammar that this benchmark uses."""
 
     def sentence_log_probability(self, sentence: str) -> float:
-        """Return log p of a sentence with its line end, −inf for a sentence outside the language."""
+        """Return log p of a sentence and its line end, or −inf for an impossible sentence."""
         ...
 
 
@@ -37,8 +37,8 @@ class Samples:
     """A benchmark of the quality and diversity of texts sampled from a language model.
 
     Args:
-        temperatures, top_p: values of these two settings to sample with. While one setting is varied, the other setting
-            is 1.
+        temperatures, top_p: values of temperature and of top-p to sample with. While one of these settings is varied,
+            the other is 1.
         samples: number of texts per setting. A text ends at the end of its document or after `length` tokens.
 
     `inputs` lists the files that the scores depend on.
@@ -66,10 +66,10 @@ class Samples:
     def __call__(self, system: LanguageModel, folder: Path) -> dict[str, float]:
         """Write `sampling.csv` and `samples.txt`, and return the scores.
 
-        `sampling.csv` has one row per setting: method (temperature or top_p), value, and the results of `scores`.
-        `samples.txt` has three texts per setting.
+        `sampling.csv` has one row per setting: the method (temperature or top_p), its value, and the results of
+        `scores`. `samples.txt` has three texts per setting.
 
-        Returns: `sampling/<method>_<value>/<score>`, and `sampling/text/<score>`.
+        Returns: `sampling/<method>_<value>/<score>` for the samples, and `sampling/text/<score>` for the held-out text.
         Raises: UsageError: the tokens are not the grammar's words, or the held-out text is not in the language.
         """
         tokenizer = Tokenizer.load(self.inputs[0])
@@ -84,7 +84,7 @@ class Samples:
         for method, value in self.settings:
             settings: dict[str, Any] = {method: float(value), "num_return_sequences": self.samples}
             strategy = Sampling(seeded(self.seed), self.length, **settings)
-            # Two line ends close a document, so the model begins a new document after this prompt.
+            # Two line ends close a document, so the model begins a new document after a prompt of two line ends.
             (completions,) = strategy(model, [[tokenizer.boundary] * 2], eos=None)
             texts = [document([words[token] for token in completion.ids]) for completion in completions]
             rows[method, f"{value:g}"] = scores(self.language, texts)
@@ -111,7 +111,7 @@ def document(tokens: Sequence[str]) -> list[str]:
 def scores(language: Language, texts: Sequence[Sequence[str]]) -> dict[str, float]:
     """Compute quality and diversity of texts, which are documents or beginnings of documents.
 
-    Returns: these scores by name (NaN where a score is undefined for these texts):
+    Returns: maps each score's name to its value, or to NaN if the score is undefined for the texts:
         - `tokens` and `sentences`: the numbers of tokens and of sentences.
         - `grammatical`: share of complete sentences that are in the language.
         - `nats`: mean nats per token under the grammar, for sentences that are in the language. Each sentence is judged
@@ -135,7 +135,7 @@ def scores(language: Language, texts: Sequence[Sequence[str]]) -> dict[str, floa
 
 
 def whole_sentences(text: Sequence[str]) -> list[list[str]]:
-    """Split a text into its complete sentences; a sentence is complete if a line end closes it.
+    """Split a text into its complete sentences; a complete sentence ends with a line end.
 
     The empty line at a document's end is omitted.
     """

@@ -49,7 +49,7 @@ class CausalConvolution(nn.Conv1d):
 
 
 def layers(kernel: int) -> dict[str, Layer]:
-    """Return the layers to measure, by name; `kernel` is the width of the convolution."""
+    """Map names to the layers to measure; `kernel` is the convolution's width."""
 
     def attention(d: int) -> nn.Module:
         return CausalSelfAttention(d, max(d // HEAD_SIZE, 1), dropout=0.0)
@@ -79,11 +79,11 @@ def measure(
 
     Args:
         kernel: width of the convolution.
-        lengths: values of n; the width is fixed to `width`.
-        widths: values of d; the length is fixed to `length`.
+        lengths: values of the sequence length n to measure at a layer width d of `width`.
+        widths: values of the layer width d to measure at a sequence length n of `length`.
         repeats: number of timed passes per size.
-    Returns: one row per layer and size: layer, varied (length or width), length, width, operations, and seconds and
-        bytes (see `cost`).
+    Returns: one row per layer and size: the columns are layer, varied (length or width), length, width, operations, and
+        the seconds and bytes that `cost` returns.
     """
     sizes = [("length", n, width) for n in lengths] + [("width", length, d) for d in widths]
     rows = []
@@ -101,7 +101,7 @@ def cost(module: nn.Module, inputs: Tensor, repeats: int) -> tuple[float, int]:
 
     Returns: the time of the fastest of `repeats` passes after one warm-up, in seconds, and the number of bytes that the
         forward pass stores for the backward pass, without weights and inputs. On a CPU, the time is process time, which
-        excludes other programs.
+        excludes the time of other programs.
     """
     inputs.requires_grad_()
     own = {tensor.untyped_storage().data_ptr() for tensor in (*module.parameters(), inputs)}
@@ -129,10 +129,10 @@ def cost(module: nn.Module, inputs: Tensor, repeats: int) -> tuple[float, int]:
 
 
 def exponents(rows: pd.DataFrame) -> dict[str, float]:
-    """Fit the exponents with which operations, seconds and bytes grow in n and in d.
+    """Fit the exponents with which operations, seconds and bytes grow with n and with d.
 
-    Returns: exponents `<layer>/<varied>/<quantity>`. For seconds and bytes, `_low` and `_high` are the ends of the 95 %
-        interval.
+    Returns: exponents `<layer>/<varied>/<quantity>`. An exponent of seconds or bytes has a 95 % interval, whose ends
+        are named `<exponent>_low` and `<exponent>_high`.
     """
     fitted: dict[str, float] = {}
     for (layer, varied), part in rows.groupby(["layer", "varied"], sort=False):

@@ -39,16 +39,16 @@ TOKENS = 4096  # tokens per batch, including padding
 class Scorer:
     """Scores texts with a language model and the tokenizer that it was trained with.
 
-    Each text is scored independently, after the boundary token that begins a stream. The result equals the system's own
-    `log_prob` of that text. The system's evaluation window changes the result only if the text is longer than the
-    model's window.
+    Each text is scored independently of other texts, as the first text of a stream, after the boundary token. The
+    result equals the system's own `log_prob` of that text. The system's evaluation window changes the result only if
+    the text is longer than the model's window.
 
     The input of an encoder-decoder or a prefix LM consists of the context and the end mark of inputs. If there is no
     context, the input is only the end mark.
 
     Args:
         convention: a function that converts a text to the form of the training corpus.
-        sentinels: whether inputs end with <extra_id_0> and outputs begin with <extra_id_0>, as in T5's training on
+        sentinels: whether inputs end with <extra_id_0>, and outputs begin with it, as in T5's pretraining on corrupted
             spans.
     Raises: UsageError: `sentinels` is true, but the tokenizer has no <extra_id_0>.
     """
@@ -68,7 +68,7 @@ class Scorer:
         self.unknown = tokenizer.unknown
 
     def encode_lines(self, lines: Sequence[str], end: bool) -> list[list[int]]:
-        """Return the token ids of each line, with the line end if `end` is true."""
+        """Return the token ids of each line; if `end` is true, they include the line end."""
         lines = [self._convention(line) for line in lines]
         if end:
             return [ids for ids, _, _ in self._tokenizer.encode_units([[line] for line in lines], documents=False)]
@@ -101,8 +101,8 @@ class Scorer:
         """Return the log-probability of each text, float64 (n,), in nats. Equal texts have equal results.
 
         The texts are sorted. If a text begins with the same tokens as the previous text, the model reads these tokens
-        again. The softmax of the shared tokens, which is most of the work, is computed only once. In sorted order, 31 %
-        of BLiMP's words are in beginnings shared with the previous text.
+        again, but their softmax, which is most of the work, is computed only once. In sorted order, 31 % of BLiMP's
+        words are in beginnings shared with the previous text.
         """
         ordered = sorted({tuple(text) for text in texts})
         shared = [_n_shared(text, before) for before, text in pairwise([(), *ordered])]
@@ -171,7 +171,7 @@ class Scorer:
         return log_probs
 
     def _inputs(self, contexts: Sequences) -> list[list[int]]:
-        """Return one input per context: the context, the sentinel if any, and the end mark of inputs."""
+        """Return one input per context: the context, the sentinel if it is used, and the end mark."""
         line_end = [self._tokenizer.boundary, *self._tokenizer.encode("\n")][-1]
         end = self._tokenizer.special_ids.get("</s>", line_end)
         return [[*context, *self._sentinel, end] for context in contexts]
@@ -216,15 +216,15 @@ def _of_trained(
 
 
 def _log_prob_where(objective: Likelihood, input_ids: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-    """Return the log-probabilities of the labels (B, T) where the mask (B, T) is True, row by row."""
+    """Return the log-probabilities of those labels, (B, T), whose mask, (B, T), is True, row by row."""
     if isinstance(objective, CausalLM) and type(objective).log_prob is CausalLM.log_prob:
         hidden, _ = objective.model(input_ids)
         return objective.log_prob_of(objective.projection(hidden[mask]), labels[mask])
-    return objective.log_prob(input_ids, labels)[0][mask]  # used by ELMo's forward direction and models with features
+    return objective.log_prob(input_ids, labels)[0][mask]  # for ELMo's forward direction and models with features
 
 
 def _of_sentences(system: LanguageModel, contexts: Sequences, continuations: Sequences, boundary: int) -> np.ndarray:
-    """Score continuations with a model whose context ends at the last boundary token.
+    """Score continuations with a model that sees no context before the last boundary token.
 
     For such a model, all texts are joined to one stream, separated by boundary tokens.
     """

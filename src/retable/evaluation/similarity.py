@@ -40,7 +40,7 @@ class Similarity:
     def __call__(self, system: WordVectors, folder: Path) -> dict[str, float]:
         """Return the rank correlation of each data set. Nothing is written to `folder`.
 
-        Returns: for each data set `similarity/<set>/…`
+        Returns: three metrics for each data set, with names that begin with `similarity/<set>/`:
             - `pairs`: number of pairs.
             - `covered`: number of pairs whose words both have a vector.
             - `spearman`: rank correlation over the covered pairs; absent if the correlation is undefined.
@@ -62,7 +62,7 @@ class Similarity:
 def read_pairs(path: str | PathLike[str]) -> list[Pair]:
     """Read word pairs with ratings, one per line: two words and a number, separated by white space.
 
-    Raises: UsageError: a line does not have this form.
+    Raises: UsageError: a line does not consist of two words and a number.
     """
     pairs = []
     with reading(path, UnicodeError), open(path, encoding="utf-8-sig") as file:
@@ -82,8 +82,8 @@ def read_pairs(path: str | PathLike[str]) -> list[Pair]:
 def spearman(system: WordVectors, pairs: list[Pair]) -> tuple[float, int]:
     """Compute the rank correlation of cosines and ratings over the pairs whose words both have a vector.
 
-    Returns: the correlation, in which tied values share their mean rank, and the number of pairs with two vectors. The
-        correlation is NaN if there are fewer than two pairs, or if all cosines or all ratings are equal.
+    Returns: the correlation, in which tied values share their mean rank, and the number of pairs whose words both have
+        a vector. The correlation is NaN if there are fewer than two pairs, or if all cosines or all ratings are equal.
     """
     first, second = (system.lookup(words) for words in ([a for a, _, _ in pairs], [b for _, b, _ in pairs]))
     known = first[1] & second[1]

@@ -1,8 +1,8 @@
-"""The attention to the source, for each token that a translation model writes.
+"""The attention to the source text, for each token that a translation model writes.
 
-Models with a single attention layer return its weights. Models with several layers and heads use fused attention, which
-returns no weights. For models with fused attention, the weights of the last layer are computed again from this layer's
-inputs, and averaged over heads.
+Models with a single attention layer return the weights of this layer. Models with several layers and heads use fused
+attention, which returns no weights. For models with fused attention, the weights of the last layer are computed again
+from this layer's inputs, and averaged over heads.
 
 Dimensions: B batch, S time of the source, U time of the target, H heads, K head size.
 """
@@ -37,7 +37,7 @@ def attends(model: EncoderDecoder) -> bool:
 
 @torch.inference_mode()
 def attention_to_source(objective: Translation, source: Sequence[int], target: Sequence[int]) -> np.ndarray:
-    """Compute how much attention each target step pays to each source token, as shares, (U, S).
+    """Compute, for each target step, the share of attention to each source token, (U, S).
 
     Raises: UsageError: the model does not attend to the source.
     """

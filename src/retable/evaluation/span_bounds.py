@@ -21,7 +21,7 @@ from retable.evaluation.perplexity import read_split
 from retable.metrics.intervals import clustered_mean
 from retable.tokenizers.tokenizer import Tokenizer
 
-TRUTH = 0.01  # weight of the true text in the estimate from below, so that this estimate is finite
+TRUTH = 0.01  # weight of the true text in the estimate from below, which keeps the estimate finite
 
 
 class GappedLanguage(Protocol):
@@ -40,7 +40,7 @@ class GappedLanguage(Protocol):
         uniform: Callable[[], float],
         above: bool = False,
     ) -> float:
-        """Estimate log Σ p(sizes of the gaps) p(text) over all contents of the gaps between the visible pieces.
+        """Estimate log Σ p(sizes of the gaps) p(text), a sum over all contents of the gaps between the visible pieces.
 
         See `retable.evaluation.gapped_text.GappedText.log_sum`.
         """
@@ -53,7 +53,7 @@ class SpansBound:
     Args:
         tokens: a folder of tokens that are the grammar's words.
         language: `retable.evaluation.gapped_text.GappedText`.
-        length: number of tokens of a row's input, as in `retable.data.corruption.Corrupted`.
+        length: number of input tokens per row, as in `retable.data.corruption.Corrupted`.
         density: share of tokens in spans.
         mean: mean length of a span, in tokens.
         rows: number of corrupted windows.
@@ -83,25 +83,25 @@ class SpansBound:
         self.inputs = [self.folder / name for name in ("tokenizer.json", f"{split}.bin", f"{split}.units.npy")]
 
     def __call__(self, model: System, folder: Path) -> dict[str, float]:
-        """Write `spans.csv`, one row per window of the stream, and return the bounds.
+        """Write `spans.csv` with one row per window of the stream, and return the bounds.
 
         Columns: `start`, the position of the window's first token; `below` and `above`, the nats of the window's
-        targets, estimated from below and from above. `left_to_right` contains the nats of the window's hidden words
-        when the whole text is read from left to right.
+        targets, estimated from below and from above; and `left_to_right`, the nats of the window's hidden words if each
+        word is predicted from all earlier words.
 
         Returns: losses in nats per target token (including sentinels and end marks, as in the objective), each with its
             `_standard_error`:
             - `spans/loss`: −log p(targets | inputs) under the grammar, which also has to guess where spans end.
-              `spans/loss` is a lower bound on the expected loss of any model: the grammar also sees the beginning of
-              the window's first document, and the estimate is too low on average.
-            - `spans/loss_above`: the same loss as `spans/loss`, estimated from above. The distance between the
-              estimates from below and above shows the error. The estimate from above does not bound the loss of a
-              model.
-            - `prefix/loss`: the loss of the second part of a window that is cut at a random place. The grammar sees the
-              same text as a model, so `prefix/loss` is exact except for sampling. `prefix/loss` is the mean over the
-              targets of all windows and cuts. In contrast, the training objective reports the mean over batches of each
-              batch's mean. In a mean of means, the end marks, whose loss is 0, have slightly more weight: with 16 rows
-              of 64 tokens, the grammar's loss would be 0.07 % lower.
+              `spans/loss` is a lower bound on the expected loss of any model, for two reasons: the grammar also sees
+              the beginning of the window's first document, and the estimate is too low on average.
+            - `spans/loss_above`: the same loss as `spans/loss`, estimated from above. The difference between
+              `spans/loss_above` and `spans/loss` shows the error of the estimates. `spans/loss_above` does not bound
+              the loss of a model.
+            - `prefix/loss`: the grammar's loss on the second part of a window that is cut at a random place. The
+              grammar sees the same text as a model, so `prefix/loss` is exact except for sampling. `prefix/loss` is the
+              mean over the targets of all windows and cuts. In contrast, the training objective reports a mean of
+              means: each batch's mean, averaged over batches. A mean of means gives slightly more weight to the end
+              marks, whose loss is 0: with 16 rows of 64 tokens per batch, the grammar's loss would be 0.07 % lower.
         Raises: UsageError: the tokens are not the grammar's words, or the text is too short or is not in the grammar's
             language.
         """
@@ -123,10 +123,10 @@ class SpansBound:
     def _spans(
         self, text: Sequence[str], starts: np.ndarray, nats: np.ndarray, folder: Path
     ) -> list[tuple[float, float]]:
-        """Return (mean loss of the spans, standard error), estimated from below and from above."""
+        """Return (mean loss of the spans, standard error), estimated from below, then from above."""
         window = self.corruption.window(self.length - 1)
         n_hidden, n_spans = self.corruption.counts(window)
-        n_targets = n_hidden + n_spans + 2  # n_spans + 2: a sentinel per span, a last sentinel, and the end mark
+        n_targets = n_hidden + n_spans + 2  # one sentinel per span, a last sentinel, and the end mark
         log_sizes = -log(comb(n_hidden - 1, n_spans - 1))
         if len(text) <= window:
             raise UsageError(
@@ -159,7 +159,7 @@ def adjusted_mean(values: np.ndarray, covariate: np.ndarray, expected: float) ->
 
     Args:
         values: (n,).
-        covariate: (n,), measured on the same units.
+        covariate: (n,), measured on the same units as the values.
         expected: the expected value of the covariate, which is known.
     """
     centred = covariate - covariate.mean()

@@ -1,14 +1,14 @@
-"""How often sentences written with FUDGE have the requested label, and how likely these are.
+"""How often sentences written with FUDGE have the requested label, and how likely such sentences are.
 
 The grammar computes the exact label and probability of any sentence. Three sets of sentences are compared:
 
 - `sampled`: drawn from the model.
 - `steered`: drawn by `FUDGE`.
-- `kept`: the sampled sentences that have the label, which are samples from the model's exact distribution given the
-  label.
+- `kept`: the sentences of `sampled` that have the requested label. The sentences of `kept` are samples from the model's
+  exact distribution given the label.
 
-With a perfect discriminator, FUDGE would sample from the distribution of `kept`, with the same likelihoods. On average,
-1 / (frequency of the label) sentences must be sampled for one sentence with the label.
+With a perfect discriminator, FUDGE would sample from the same distribution as `kept`. On average, 1 / (frequency of the
+label) sentences must be sampled for one sentence with the label.
 """
 
 import csv
@@ -37,11 +37,14 @@ class Language(Protocol):
     """The methods of the grammar that this benchmark uses."""
 
     def score_tokens(self, tokens: Sequence[str]) -> np.ndarray:
-        """Return the log-probabilities of a document's first tokens, −inf from the first impossible token on."""
+        """Return the log-probabilities of a document's first tokens, (tokens,).
+
+        The value is −inf for the first impossible token and all later tokens.
+        """
         ...
 
     def sentence_log_probability(self, sentence: str) -> float:
-        """Return log p of a sentence with its line end, −inf for a sentence outside the language."""
+        """Return log p of a sentence and its line end, or −inf for an impossible sentence."""
         ...
 
 
@@ -68,9 +71,9 @@ class Steering:
 
     Args:
         label: the requested label, which must be one of the discriminator's labels.
-        beginnings: beginnings of the sentences.
+        beginnings: first words of the sentences; the model writes the rest.
         samples: number of sentences per beginning. A sentence has at most `length` tokens.
-        top_k: see `FUDGE`.
+        top_k: number of tokens that the discriminator rates at each step, see `FUDGE`.
 
     `inputs` lists the files that the scores depend on.
     """
@@ -96,9 +99,11 @@ class Steering:
         self.inputs = [Path(tokens, "tokenizer.json"), *discriminator.files]
 
     def __call__(self, system: LanguageModel, folder: Path) -> dict[str, float]:
-        """Write `steering.csv`, one row per set of sentences, and `samples.txt`, some sentences of each set.
+        """Write scores to `steering.csv` and some sentences to `samples.txt`, and return the scores.
 
-        Returns: `steering/<set>/<score>`, see `scores`.
+        `steering.csv` has one row per set of sentences.
+
+        Returns: `steering/<set>/<score>` for each score that the method `scores` computes.
         Raises: UsageError: the tokens are not the grammar's words, or the discriminator has a different tokenizer.
         """
         tokenizer = Tokenizer.load(self.inputs[0])
@@ -147,10 +152,10 @@ class Steering:
         Returns:
             - `n`: number of sentences; `label`: share of sentences with the requested label; `grammatical`: share of
               sentences in the language.
-            - `length`: mean tokens per sentence; `distinct_2`: diversity, see `retable.metrics.diversity`.
-            - `nats_sentence`, `nats_token`: nats of the words after the beginning under the model, per sentence and per
-              token.
-            - `true_nats_sentence`, `true_nats_token`: nats of the words after the beginning under the grammar, for
+            - `length`: mean number of tokens per sentence; `distinct_2`: diversity, see `retable.metrics.diversity`.
+            - `nats_sentence`, `nats_token`: nats, under the model, of the words after the beginning, per sentence and
+              per token.
+            - `true_nats_sentence`, `true_nats_token`: nats, under the grammar, of the words after the beginning, for
               sentences in the language.
         """
         tokens = sum(len(each.written) for each in sentences)
@@ -170,7 +175,7 @@ class Steering:
         }
 
     def _true_log_prob(self, sentence: Sentence) -> float:
-        """Return log p of the words after the beginning, −∞ for a sentence outside the language."""
+        """Return log p of the words after the beginning, or −∞ for an impossible sentence."""
         if sentence.written[-1] != LINE_END:
             return -np.inf
         whole = self._language.sentence_log_probability(sentence.text)

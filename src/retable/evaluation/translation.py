@@ -18,7 +18,7 @@ from retable.objectives.translation import Translation
 
 
 class NatsPerToken:
-    """During training, measures the mean nats per target token of held-out sentence pairs.
+    """Measures the mean nats per target token of held-out sentence pairs, during training.
 
     Each token is scored given the source and the earlier target tokens.
     """
@@ -50,7 +50,7 @@ def translate(objective: Translation, sources: Sequences, strategy: Strategy, en
     """Return the best translation of each source, without its end mark.
 
     Args:
-        end: id of the end mark, which ends both sources and translations.
+        end: id of the end mark, with which sources and translations end.
     """
     completions = strategy(Conditioned(objective, end), sources, eos=end)
     return [best.ids[:-1] if best.ids[-1] == end else best.ids for best, *_ in completions]
@@ -58,7 +58,7 @@ def translate(objective: Translation, sources: Sequences, strategy: Strategy, en
 
 @torch.inference_mode()
 def align(objective: Translation, source: Sequence[int], target: Sequence[int]) -> np.ndarray:
-    """Compute how much attention each target step pays to each source token, as shares, (U, S)."""
+    """Compute, for each target step, the share of attention to each source token, (U, S)."""
     device = next(objective.parameters()).device
     batch = pad([source], [target], np.array([0]))
     ids = (batch.source_ids, batch.source_lengths, batch.target_ids)

@@ -31,7 +31,7 @@ MEASURES = ("log_prob", "mean", "div", "sub", "slor")
 
 
 class Judged(Protocol):
-    """A source of questions. The field `sentence` is a sentence; the answer is 1 if this is acceptable."""
+    """A source of questions. The field `sentence` is a sentence; the answer is 1 if the sentence is acceptable."""
 
     inputs: list[Path]
 
@@ -41,7 +41,7 @@ class Judged(Protocol):
 class UnlabelledAcceptability(Measured):
     """A benchmark of acceptability without labels.
 
-    A unit is a sentence. The end of the sentence counts as a token.
+    A unit is a sentence. The line end after the sentence counts as a token.
 
     `inputs` lists the files that the scores depend on.
     """
@@ -53,9 +53,11 @@ class UnlabelledAcceptability(Measured):
         self.inputs = [Path(tokens, "tokenizer.json"), Path(tokens, "train.bin"), *sentences.inputs]
 
     def __call__(self, system: System, folder: Path) -> dict[str, float]:
-        """Write `units.csv`: split, unit, label (1 acceptable, 0 not), and each measure.
+        """Write `units.csv`, and return the area under each measure's ROC curve.
 
-        Returns: `unlabelled_acceptability/<split>/<measure>`, areas under the ROC curves.
+        Columns: split, unit, label (1 if acceptable, otherwise 0), and the measures.
+
+        Returns: `unlabelled_acceptability/<split>/<measure>`, the area under the measure's ROC curve.
         """
         questions = self.sentences.read()
         tokenizer = Tokenizer.load(self.inputs[0])
@@ -93,19 +95,19 @@ def measures(log_p: np.ndarray, log_u: np.ndarray, n: np.ndarray) -> dict[str, n
 
 
 def area(scores: pd.Series, labels: pd.Series, text: tuple) -> Sums:
-    """Compute the area under the ROC curve as sums over units; 0.5 if one label has no unit.
+    """Compute the area under the ROC curve as sums over units; 0.5 if a label does not occur.
 
     The area is the mean, over acceptable units, of the share of unacceptable units with lower scores. The area is also
-    the mean, over unacceptable units, of the share of acceptable units with higher scores. For resampled units, the
-    result is the sum of these two means minus the area of all units. The variance of this result is that of DeLong et
-    al. 1988.
+    the mean, over unacceptable units, of the share of acceptable units with higher scores. For a bootstrap sample of
+    the units, the result is the sum of both means minus the area over all units. This result has the variance that
+    DeLong et al. 1988 derive.
     """
-    good = (labels.astype(str) == "1").to_numpy()  # units that were read from a file have strings as labels
+    good = (labels.astype(str) == "1").to_numpy()  # the labels of units that were read from a file are strings
     ranks, own = rankdata(scores), np.empty(len(scores))
     for group in (good, ~good):
         own[group] = rankdata(scores[group])
     others = np.where(good, (~good).sum(), good.sum())
-    below = (ranks - own) / np.maximum(others, 1)  # share of lower scores among units of the other label; ties count ½
+    below = (ranks - own) / np.maximum(others, 1)  # share of other-label units with lower scores; ties count ½
     placed = np.where(good, below, 1 - below)
     whole = placed[good].mean() if good.any() and (~good).any() else 0.5
     sums = [placed * good, good, placed * ~good, ~good, np.full(len(scores), whole)]

@@ -14,8 +14,8 @@ class WordVectors:
     """Words, from frequent to rare, with one vector per word.
 
     Args:
-        words: words of the training text, (V,). Words of a closed vocabulary that do not occur in this text are
-            excluded: their vectors are untrained, so such words must not be queries or answers.
+        words: words of the training text, (V,). Vocabulary words that do not occur in the training text are excluded:
+            their vectors are untrained, so they must not be queries or answers.
         vectors: (V, D).
         compose: a function that returns the vector, (D,), of any word that is not in `words`, as fastText does from
             n-grams; None if such words have no vectors.
@@ -32,9 +32,9 @@ class WordVectors:
         self.protocol = "unseen words from n-grams" if compose else "one vector a word"
 
     def lookup(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the vectors of `words`, (n, D), and whether each word is known, bool (n,).
+        """Return the vectors of `words`, (n, D), and whether each word has a vector, bool (n,).
 
-        The vector of an unknown word is zero.
+        A word without a vector has zeros in the result.
         """
         vectors = np.zeros((len(words), self.vectors.shape[1]), dtype=np.float32)
         for i, word in enumerate(words):
@@ -45,7 +45,7 @@ class WordVectors:
         return vectors, np.array([word in self.rows for word in words], dtype=bool) | vectors.any(axis=1)
 
     def first(self, n: int | None) -> "WordVectors":
-        """Return only the `n` most frequent words, or all words if `n` is None."""
+        """Return the vectors of the `n` most frequent words, or of all words if `n` is None."""
         return self if n is None else WordVectors(self.words[:n], self.vectors[:n], self.compose)
 
     def lowercased(self) -> "WordVectors":

@@ -46,7 +46,7 @@ def write_card(
         architecture: name of the model's class.
         task: the hub's name of the task; None for a model without a head.
         tags: tags for the hub; the tag `retable` is added.
-        remote: whether the class is not in transformers, so that its code is next to the weights.
+        remote: whether the model's class is not in transformers; the export then contains the code of the class.
 
     Raises: UsageError: huggingface_hub rejects the contents.
     """

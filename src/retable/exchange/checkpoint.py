@@ -127,7 +127,7 @@ class Checkpoint:
 
     @cached_property
     def _layers(self) -> Layers:
-        """The table of layer names of Retable's model.
+        """The table that maps layer names of Retable's model to layers of transformers.
 
         In transformers, some of these layers belong to the head.
         """
@@ -137,7 +137,7 @@ class Checkpoint:
 
     @cached_property
     def _head(self) -> Head | None:
-        """The head whose weights are all in the checkpoint; None if there is no such head.
+        """A head whose weights are all in the checkpoint, or None if there is no such head.
 
         If several heads are complete, a head for pretraining is preferred, then a head that `config.json` names. A head
         that is tied to the embedding needs no weights of its own.
@@ -252,7 +252,7 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def _renamed(name: str) -> str:
-    """Return the current name of a weight, whose name may be from a BERT checkpoint before 2019."""
+    """Return the current name of a weight; `name` may come from a BERT checkpoint made before 2019."""
     layer, _, kind = name.rpartition(".")
     return ".".join([layer, {"gamma": "weight", "beta": "bias"}.get(kind, kind)])
 

@@ -31,7 +31,7 @@ from retable.objectives.regression import Regression
 from retable.objectives.replaced_token_detection import ReplacedTokenDetection
 from retable.tokenizers.tokenizer import UNKNOWN, Tokenizer
 
-# For each special token of transformers: the tokens that Retable's tokenizers may use for this purpose.
+# Maps each special token of transformers to the tokens that Retable's tokenizers may use for this purpose.
 MARKS = {
     "pad_token": ("[PAD]", "<pad>"),
     "unk_token": ("[UNK]", UNKNOWN),
@@ -98,7 +98,7 @@ def export(trained: nn.Module, tokenizer: Tokenizer, folder: Path, card: Card, l
 
 
 def _remote(configuration: Settings, trained: Classification, folder: Path) -> Settings:
-    """Copy modeling_pooled.py into the folder, and return the configuration of its class, including the backbone."""
+    """Copy modeling_pooled.py into the folder; return the configuration of the file's class, including the backbone."""
     name = "modeling_pooled"
     copyfile(Path(__file__).with_name(f"{name}.py"), folder / f"{name}.py")
     auto_map = {
@@ -110,7 +110,7 @@ def _remote(configuration: Settings, trained: Classification, folder: Path) -> S
 
 
 def _marks(family: Family, tokenizer: Tokenizer) -> dict[str, str]:
-    """Return the tokens that the tokenizer uses as special tokens, by transformers' names of the special tokens."""
+    """Return a map from transformers' names of special tokens to the tokens that the tokenizer uses for them."""
     words = {*tokenizer.words}
     marks = {name: next((word for word in several if word in words), None) for name, several in MARKS.items()}
     if family.model is GPT:
@@ -171,5 +171,5 @@ def _write(path: Path, facts: dict[str, Any]) -> None:
 
 
 def _without_absent(facts: dict[str, Any]) -> dict[str, Any]:
-    """Remove the ids of special tokens that are None because the tokenizer does not have the tokens."""
+    """Remove ids that are None, which stand for special tokens that the tokenizer lacks."""
     return {name: value for name, value in facts.items() if value is not None or not name.endswith("_id")}

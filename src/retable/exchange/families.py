@@ -1,9 +1,9 @@
 """Convert settings, weights and heads of GPT, BERT, ELECTRA and T5 between Retable and transformers.
 
-One description of each family of models serves import and export. If a setting of one library has no counterpart in the
-other library, an error names the setting. Two classes of transformers serve for variants of our models, because they
-compute the same function: StarCoder2 for a GPT with rotary positions, and ESM for a BERT with rotary positions and the
-norm before each layer.
+Import and export use the same description of each family of models. If a setting of one library has no counterpart in
+the other library, an error names the setting. Two variants of our models have other names in transformers: StarCoder2
+computes the same function as our GPT with rotary positions, and ESM the same function as our BERT with rotary positions
+and the norm before each layer.
 
 In this module, "our" refers to Retable and "their" to transformers.
 """
@@ -43,13 +43,13 @@ Settings = dict[str, Any]
 
 @dataclass(frozen=True)
 class Head:
-    """A class of transformers, and the objective (or model alone) in Retable that computes the same function."""
+    """A class of the library transformers, and Retable's objective or model that computes the same function."""
 
     architecture: str  # name of the class in transformers
     ours: type[nn.Module]  # Retable's class
     layers: Layers = field(default_factory=dict)
-    needs: Mapping[str, Any] = field(default_factory=dict)  # Retable's settings that must have these values
-    leaves: tuple[str, ...] = ()  # prefixes of Retable's weights that are not exported, as outputs do not need them
+    needs: Mapping[str, Any] = field(default_factory=dict)  # Retable's settings with the values that the class needs
+    leaves: tuple[str, ...] = ()  # prefixes of weights that are not exported, as outputs do not need these weights
     task: str | None = None  # the hub's name of the task
     pretrains: bool = True  # whether the head is for pretraining, so that all tasks can start from the checkpoint
     remote: bool = False  # whether the class is in modeling_pooled.py, which is copied into the export
@@ -72,18 +72,18 @@ class Family:
     needs: Mapping[str, Any]  # Retable's settings for which the library transformers supports only these values
     layers: Callable[[Settings], Layers]
     heads: tuple[Head, ...]
-    # Maps Retable's name of an activation to transformers' names of it; an export uses the first of these names.
+    # Maps Retable's name of an activation to transformers' names of it; an export uses the first name.
     activations: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     width: str | None = None  # setting of config.json that must be four times the model's width
-    has_segments: bool = True  # if False, exports add segment 0 to all embeddings, and pairs of texts are not supported
-    renamed: Mapping[str, str] = field(default_factory=dict)  # file names of weights whose names differ in `layers`
+    has_segments: bool = True  # if False, exports add segment 0 to token embeddings, and text pairs are not supported
+    renamed: Mapping[str, str] = field(default_factory=dict)  # maps converted names to other names in files
     unused: Callable[[Settings], dict[str, Tensor]] = lambda ours: {}  # weights that files need but logits do not use
 
     def configuration(self, ours: Settings) -> Settings:
         """Convert Retable's settings to the contents of `config.json`."""
         theirs = dict(self.fixed)
         for setting, names in self.settings.items():
-            value = ours["d_model"] if ours[setting] is None else ours[setting]  # d_embedding may be None: d_model
+            value = ours["d_model"] if ours[setting] is None else ours[setting]  # for d_embedding, None means d_model
             theirs |= dict.fromkeys(names, self.activations[value][0] if setting == "activation" else value)
         return theirs | ({self.width: 4 * ours["d_model"]} if self.width else {})
 
@@ -268,7 +268,7 @@ def weights_in_transformers(trained: nn.Module) -> dict[str, Tensor]:
 
 
 def pooling_of(objective: Classification) -> str:
-    """Return a classifier's pooling under its name in modeling_pooled.py."""
+    """Return the name that modeling_pooled.py uses for the pooling of a classifier."""
     pooling = objective.pooling or ("last" if isinstance(objective.model, LeftToRight) else "token")
     return {"token": "first"}.get(pooling, pooling)
 

@@ -19,8 +19,8 @@ class Layer(NamedTuple):
 
     names: tuple[str, ...]  # names of the layers in transformers
     turned: bool = False  # whether the matrix in transformers is transposed (Conv1D)
-    row: int | None = None  # Retable's matrix is only this row; the bias, which would not change a softmax, is omitted
-    n_rotated: int = 0  # the first n names are projections of queries or keys with rotary positions
+    row: int | None = None  # if set, Retable's matrix is this row; the row's bias, which changes no softmax, is omitted
+    n_rotated: int = 0  # number of names, from the first, that project queries or keys with rotary positions
     d_head: int = 0  # width of the attention heads with rotary positions
 
 
@@ -99,8 +99,8 @@ def _in_halves(rows: Tensor, d_head: int) -> Tensor:
     """Reorder the rows of each attention head from Retable's rotary layout to transformers' rotary layout.
 
     In Retable, the two dimensions that are rotated together are adjacent (Su et al. 2021, section 3.2). In
-    transformers, their distance is half the width of the head. Products of queries and keys are the same in both
-    layouts.
+    transformers, the distance between these two dimensions is half the width of the head. Products of queries and keys
+    are the same in both layouts.
     """
     return rows.unflatten(0, (-1, d_head // 2, 2)).transpose(1, 2).flatten(0, 2)
 

@@ -17,7 +17,7 @@ from retable.generation.strategy import Completion, Strategy, check
 
 
 class Hypothesis(NamedTuple):
-    """A finished text and its score; a text is finished at its end or at the maximum length."""
+    """A finished text and its score. A finished text has an end mark or the maximum length."""
 
     score: float
     completion: Completion
@@ -29,10 +29,10 @@ class BeamSearch(Strategy):
     The search returns the best `num_return_sequences` texts, the best first.
 
     Args:
-        early_stopping: when to stop the search for a prompt that has `num_beams` finished texts. True stops at once.
-            False stops when the best unfinished beginning, if it ended now, would not score higher than the worst
-            finished text. "never" stops when no continuation of this beginning, at any length, could score higher than
-            the worst finished text.
+        early_stopping: when to stop the search for a prompt that has `num_beams` finished texts. True stops the search
+            at once. False stops when the best unfinished text, scored at its current length, does not score higher than
+            the worst finished text. "never" stops when no continuation of the best unfinished text, at any length,
+            could score higher than the worst finished text.
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class BeamSearch(Strategy):
         return [[hypothesis.completion for hypothesis in best[: self.num_return_sequences]] for best in results]
 
     def _search(self, model: NextToken, prompts: Tensor, eos: int | None) -> list[list[Hypothesis]]:
-        """Return at most K texts for each of `prompts`, (B, T), the best text first."""
+        """Return at most K texts for each prompt in `prompts`, (B, T), the best text first."""
         B, K = len(prompts), self.num_beams
         finished: list[list[Hypothesis]] = [[] for _ in range(B)]
-        searching = list(range(B))  # index of the prompt of each group of K rows
+        searching = list(range(B))  # for each group of K rows, the index of its prompt
         scores, state = model.extend(prompts, model.start(B))
         rows = torch.arange(B, device=model.device).repeat_interleave(K)
         ids, scores, state = prompts[rows], scores[rows], model.select(state, rows)
@@ -75,7 +75,8 @@ class BeamSearch(Strategy):
             own = scores.log_softmax(dim=1)
             summed = beams.view(-1, 1) + self.constrain(model, own, ids, length - 1, eos)
             V = summed.shape[1]
-            # Each beam has at most one ending, so the best 2K continuations contain at least K that do not end.
+            # Each of the K beams has at most one continuation that ends, so at least K of the best 2K continuations do
+            # not end.
             best, place = summed.view(-1, K * V).topk(min(2 * K, K * V), dim=1)
             origin = place // V + K * torch.arange(len(best), device=best.device)[:, None]  # the extended row
             token = place % V
@@ -97,7 +98,7 @@ class BeamSearch(Strategy):
             beams, searching = beams[going], [searching[i] for i in going]
             rows, fed = origin.flatten(), token.view(-1, 1)
             before, ids = ids, ids[rows]
-            # Beams of a prompt share most of their text, so the state of the shared part need not be copied.
+            # Beams of a prompt share most of their text; the state of the shared text need not be copied.
             last = n_apart(before, ids) if len(ids) == len(before) else None
             scores, state = model.extend(fed, model.select(state, rows, last))
             ids = torch.cat([ids, fed], dim=1)
@@ -108,8 +109,8 @@ class BeamSearch(Strategy):
 
         Args:
             finished: the finished texts of the prompt, the best first.
-            leader: the log-probability of the prompt's best beginning.
-            length: the number of tokens of this beginning.
+            leader: the log-probability of the prompt's best unfinished text.
+            length: the number of tokens of this unfinished text.
         """
         if leader == -torch.inf:
             return True
@@ -121,5 +122,5 @@ class BeamSearch(Strategy):
 
 
 def n_apart(before: Tensor, after: Tensor) -> int:
-    """Count the columns from the first column in which `before` and `after`, (R, T), differ, to the last."""
+    """Count the columns from the first difference of `before` and `after`, (R, T), to the last column."""
     return int((before != after).any(dim=0).cumsum(dim=0).count_nonzero())

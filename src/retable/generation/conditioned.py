@@ -1,4 +1,4 @@
-"""The decoding interface of encoder-decoders and prefix LMs.
+"""The interface for decoding from encoder-decoders and prefix LMs.
 
 The prompt is the source, and the completion is the target.
 

@@ -24,7 +24,7 @@ class ContrastiveSearch(Greedy):
     """Contrastive search: choose the token with the best score among the `top_k` most probable tokens.
 
     The score of token v is (1 − α) p(v) − α max cos(h_v, h_j), where α is `penalty_alpha` and h_v is the hidden state
-    after v. The maximum is over all tokens before v in the model's window; h_j is the hidden state of such a token.
+    after v. The maximum is over all tokens j before v in the model's window; h_j is the hidden state of token j.
 
     Calling the strategy raises a UsageError if the model has no hidden states.
     """
@@ -128,7 +128,7 @@ def _reading(model: NextToken) -> _Trained | _Conditioned:
 
 
 def likeness(hidden: Tensor) -> Tensor:
-    """Compute the highest cosine of the last hidden state with an earlier state, (T, R, D) to (R,).
+    """Compute the highest cosine of the last state with an earlier state; (T, R, D) to (R,).
 
     The result is −1 if there are no earlier states.
     """

@@ -14,15 +14,15 @@ from retable.generation.strategy import Completion, check
 
 
 class ExactSearch:
-    """Best-first search: always extend the beginning that has the highest bound.
+    """Best-first search: always extend the unfinished text that has the highest bound.
 
     A text ends with the end mark or after `max_new_tokens` tokens. The score of a text is its log-probability /
-    length^`length_penalty`. The bound of a beginning is the score that the text would have if all further tokens had
-    probability 1. Therefore a complete text is optimal as soon as its bound is the highest. Time and memory grow with
-    the number of beginnings whose bound is above the best score. The search is therefore feasible only for tiny models
-    and short texts.
+    length^`length_penalty`. The bound of an unfinished text is the best score that it could have if all further tokens
+    had probability 1. A complete text is optimal as soon as no unfinished text has a higher bound. Time and memory grow
+    with the number of unfinished texts whose bound is above the best score. The search is therefore feasible only for
+    tiny models and short texts.
 
-    Calling the search raises a UsageError if it visits `max_visits` beginnings without finding the best text.
+    The search raises a UsageError if it visits `max_visits` unfinished texts and does not find the best text.
     """
 
     def __init__(self, max_new_tokens: PositiveInt, length_penalty: float = 0.0, max_visits: PositiveInt = 100_000):
@@ -34,14 +34,14 @@ class ExactSearch:
 
         Args:
             prompts: ids of each prompt.
-            eos: the token that ends a text; None if no token does.
+            eos: the token that ends a text; None if there is no such token.
 
-        Raises: UsageError: the search has visited `max_visits` beginnings without finding the best text.
+        Raises: UsageError: the search has visited `max_visits` unfinished texts without finding the best text.
         """
         return mapped(lambda prompt: [self._search(model, list(prompt), eos)], prompts)
 
     def _search(self, model: NextToken, prompt: list[int], eos: int | None) -> Completion:
-        order = count()  # Numbers that break ties in the heap, which would otherwise compare states.
+        order = count()  # Unique numbers break ties in the heap, so that it never compares states.
         best = -torch.inf  # The score of the best complete text so far.
         heap = [(0.0, next(order), 0.0, list[int](), prompt, model.start(1))]
         for _ in range(self.max_visits):
@@ -54,7 +54,7 @@ class ExactSearch:
             if eos is not None:
                 whole[eos] = True
             # The sum of log-probabilities is negative. For a given sum, the longest text has the best score if the
-            # penalty is positive. Otherwise the shortest text has the best score.
+            # length penalty is positive. If the penalty is negative, the shortest text has the best score.
             length = self.max_new_tokens if self.length_penalty > 0 else len(ids) + 2
             bounds = reached / torch.where(whole, len(ids) + 1, length).double() ** self.length_penalty
             best = max(best, bounds[whole].max().item()) if whole.any() else best

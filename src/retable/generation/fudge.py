@@ -18,15 +18,15 @@ from retable.generation.strategy import Completion, Strategy, check
 
 
 class FUDGE:
-    """Decoding by the product p(a | x, v) p(v | x), for the next token v, the text x and the label a.
+    """Decoding by p(a | x, v) p(v | x), where v is the next token, x the text and a the label.
 
     FUDGE multiplies the language model's probability of v by the discriminator's probability that the text after v has
     label a. Only the `top_k` most probable tokens are considered. The product is proportional to p(v | x, a) by Bayes'
     rule, if the discriminator is correct.
 
     Args:
-        strategy: the decoding strategy that uses this product, such as sampling or beam search.
-        discriminator: predicts the label of a text from its beginning.
+        strategy: the decoding strategy that uses the product as the probability of v, such as sampling or beam search.
+        discriminator: predicts the label of a text from the first tokens of the text.
         label: name of the label that texts should have.
         top_k: number of tokens that the discriminator rates at each step.
 
@@ -47,7 +47,7 @@ class FUDGE:
         return [[Completion(each.ids, next(log_probs)) for each in several] for several in results]
 
     def stream(self, model: NextToken, prompt: Sequence[int], eos: int | None) -> Iterator[int]:
-        """Yield the tokens of one completion, each as soon as it is chosen.
+        """Yield the tokens of one completion, each token as soon as it is chosen.
 
         Raises: UsageError: the strategy does not choose tokens one at a time.
         """

@@ -1,4 +1,4 @@
-"""The interface of language models for decoding: next-token scores, and a state of the tokens read.
+"""The interface of language models for decoding: next-token scores, and a state for the tokens read so far.
 
 Dimensions: B rows, T tokens, V vocabulary.
 """
@@ -22,7 +22,7 @@ from retable.objectives.causal_lm import CausalLM
 class NextToken(Protocol):
     """A language model that reads several texts (rows) token by token.
 
-    `extend` does not change the given state, so several continuations can start from the same state.
+    The method `extend` does not change the given state, so several continuations can start from the same state.
     """
 
     device: torch.device
@@ -32,7 +32,7 @@ class NextToken(Protocol):
         ...
 
     def extend(self, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Read tokens from `state` on; return the scores of the next token, and the new state.
+        """Read tokens, starting from `state`; return the next token's scores and the new state.
 
         Scores are fp32 logits; log_softmax converts them to log-probabilities. A model without logits returns
         log-probabilities, which log_softmax does not change.
@@ -46,9 +46,9 @@ class NextToken(Protocol):
         ...
 
     def select(self, state: Any, rows: Tensor, last: int | None = None) -> Any:
-        """Return the state of the rows with indices `rows`, (R,), in this order; a row may repeat.
+        """Return a state whose row i is row rows[i] of `state`; an index may occur several times.
 
-        If `last` is given, each row may differ from the row that it replaces only in the last `last` tokens; the other
+        If `last` is given, each new row may differ from the row at its place only in the last `last` tokens; earlier
         tokens are not copied. After a call with `last`, neither `state` nor the states from which it was extended may
         be used.
 
@@ -61,9 +61,9 @@ class NextToken(Protocol):
 class Trained:
     """A trained objective, whose state is its model's recurrent state or cache of keys and values.
 
-    When the text becomes longer than the model's `max_length`, the model reads the second half of its window again,
-    without the earlier tokens. Each token is thus predicted from at least max_length / 2 tokens, at the cost of one
-    pass per max_length / 2 tokens.
+    When the text becomes longer than the model's `max_length`, the model reads the last `max_length` / 2 tokens again,
+    without the tokens before them. Each token is thus predicted from at least `max_length` / 2 tokens, at the cost of
+    one additional pass per `max_length` / 2 tokens.
     """
 
     def __init__(self, objective: CausalLM):
@@ -88,7 +88,7 @@ class Trained:
     def _scores(self, ids: Tensor, before: Any) -> tuple[Tensor, Any]:
         kind = type(self.objective)
         if (kind.next_log_prob, kind.log_softmax) != (CausalLM.next_log_prob, CausalLM.log_softmax):
-            return self.objective.next_log_prob(ids, before)  # this objective overrides a method and may lack logits
+            return self.objective.next_log_prob(ids, before)  # objectives that override a method may lack logits
         hidden, after = self.objective.model(ids, before)
         return self.objective.head(self.objective.projection(hidden[:, -1])).float(), after
 
@@ -98,7 +98,7 @@ class Trained:
 
 
 class Counted:
-    """A model that predicts from all earlier tokens, such as an n-gram model; these tokens are its state."""
+    """A model whose state is the list of all earlier tokens, such as an n-gram model."""
 
     device = torch.device("cpu")
 
@@ -118,7 +118,7 @@ class Counted:
 
 
 class Mixed:
-    """A weighted average of models' probabilities, whose state is the list of all models' states.
+    """A weighted average of several models' probabilities; its state is the list of the models' states.
 
     Args:
         weights: weight of each model, (S,), with sum 1.
@@ -143,7 +143,7 @@ class Mixed:
 
 
 def next_token(system: System | PredictiveModel) -> NextToken:
-    """Wrap a language model from a cell (trained, mixed or counted) in the decoding interface.
+    """Wrap a cell's language model (trained, mixed or counted) in the interface `NextToken`.
 
     Raises: UsageError: the system cannot predict the next token.
     """

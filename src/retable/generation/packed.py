@@ -2,8 +2,8 @@
 
 In a decoding step, the product of 8 rows and a 10,000 × 256 matrix spends most of its time on rearranging the matrix.
 If the matrix is rearranged once in advance, the product is twice as fast (benchmarks/language_models.md, Decoding).
-With thousands of rows, as in prediction, the product is not slower. On an AMD processor oneDNN is 2.3 times as fast as
-MKL, which torch uses for plain layers (benchmarks/finetuning.md).
+With thousands of rows, as in batched prediction, the product with a rearranged matrix is not slower. On an AMD
+processor, oneDNN is 2.3 times as fast as MKL, which torch uses for plain layers (benchmarks/finetuning.md).
 """
 
 import copy
@@ -20,7 +20,7 @@ _ROWS = 8  # number of input rows for which the layout is optimised; results are
 
 
 class PackedLinear(nn.Linear):
-    """A linear layer with a second copy of its weights, which `prepack` makes in oneDNN's layout."""
+    """A linear layer with a second copy of its weights in oneDNN's layout; `prepack` makes the copy."""
 
     prepacked_weights: Tensor
 
@@ -29,7 +29,7 @@ class PackedLinear(nn.Linear):
 
 
 def prepack(module: Module) -> Module:
-    """Return a copy of the module with packed linear layers; it shares all weights and buffers with the original.
+    """Return a copy of the module with packed linear layers; the copy shares all weights and buffers with the module.
 
     The module is returned unchanged inside autocast, or if oneDNN is missing, or if a tensor of the module is sharded,
     bfloat16, or not on a CPU.

@@ -13,7 +13,7 @@ from retable.generation.next_token import NextToken
 from retable.generation.strategy import Completion, Strategy, check
 
 # A function that returns the chosen tokens, (R,). The arguments of this function are the scores, (R, V), the index of
-# each row's text, (R,), and the number of tokens so far.
+# each row's text, (R,), and the number of new tokens so far.
 Choice = Callable[[Tensor, Tensor, int], Tensor]
 
 
@@ -47,11 +47,11 @@ class TokenByToken(Strategy):
         return [completions[first : first + n] for first in range(0, len(texts), n)]
 
     def stream(self, model: NextToken, prompt: Sequence[int], eos: int | None) -> Iterator[int]:
-        """Yield the tokens of one completion, each as soon as it is chosen.
+        """Yield the tokens of one completion, each token as soon as it is chosen.
 
         Args:
             prompt: token ids, which include the token that begins a stream.
-            eos: the token that ends a text; None if no token does.
+            eos: the token that ends a text; None if there is no such token.
         """
         ids, text = (torch.tensor(value, device=model.device) for value in ([list(prompt)], [0]))
         for _, token, _ in self._steps(model, ids, text, self.choice(1, model.device), eos):
@@ -60,9 +60,9 @@ class TokenByToken(Strategy):
     def _steps(
         self, model: NextToken, ids: Tensor, texts: Tensor, choose: Choice, eos: int | None
     ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Yield the indices of the texts, the next tokens, and their log-probabilities under the model, (R,) each.
+        """Yield the texts' indices, their next tokens, and the tokens' log-probabilities under the model, (R,) each.
 
-        Texts begin with `ids`, (R, T), and leave the batch when they end.
+        Texts begin with `ids`, (R, T). A text that has ended is removed from the batch.
         """
         state, fed = model.start(len(ids)), ids
         for n_new in range(self.max_new_tokens):
@@ -89,13 +89,14 @@ class Sampling(TokenByToken):
     """Random sampling from the model's distribution, after temperature scaling and truncation.
 
     Truncations are applied in the order of the arguments. Random numbers for all texts are drawn in advance, so that a
-    text does not depend on how texts are batched. The same state of `generator` gives the same texts.
+    text does not depend on the division of texts into batches. Two calls with the same state of `generator` give the
+    same texts.
 
     Args:
         temperature: divisor of the scores; a temperature above 1 makes the distribution flatter.
         top_k: keep the `top_k` most probable tokens (Fan et al. 2018); 0 keeps all tokens.
         top_p: keep the fewest tokens whose total probability reaches `top_p` (Holtzman et al. 2020).
-        typical_p: keep the typical set with this total probability, see `keep_typical`.
+        typical_p: keep the typical set with the total probability `typical_p`, see `keep_typical`.
     """
 
     def __init__(
@@ -136,7 +137,7 @@ class Sampling(TokenByToken):
 
 
 def seeded(seed: Seed) -> torch.Generator:
-    """Return a random number generator with this seed."""
+    """Return a random number generator with the given seed."""
     return torch.Generator().manual_seed(seed)
 
 
@@ -164,11 +165,11 @@ def keep_top_p(scores: Tensor, p: float) -> Tensor:
 
 
 def keep_typical(scores: Tensor, mass: float) -> Tensor:
-    """Set scores, (R, V), outside the typical set to −∞; tokens that tie with the set's last token are kept.
+    """Set the scores, (R, V), of tokens outside the typical set to −∞.
 
-    The typical set contains the tokens whose surprisal is nearest to the distribution's entropy. The typical set is the
-    smallest such set with a total probability of at least `mass` (Meister, Pimentel, Wiher and Cotterell 2022, arXiv
-    2202.00666, section 4).
+    Tokens are sorted by the distance between their surprisal and the distribution's entropy. The typical set contains
+    the fewest first tokens of this order whose total probability is at least `mass` (Meister, Pimentel, Wiher and
+    Cotterell 2022, arXiv 2202.00666, section 4). Tokens that tie with the last token of the set are kept, too.
 
     Returns: scores, (R, V); at least one token per row is kept.
     """
@@ -178,14 +179,15 @@ def keep_typical(scores: Tensor, mass: float) -> Tensor:
     distance = (entropy + log_probs).abs()  # distance between the entropy and the surprisal −log p
     nearest, order = distance.sort(dim=1)
     short = probabilities.gather(1, order).cumsum(dim=1) < mass
-    last = short.sum(dim=1, keepdim=True).clamp(max=scores.shape[1] - 1)  # rounding can keep the total below `mass`
+    last = short.sum(dim=1, keepdim=True).clamp(max=scores.shape[1] - 1)  # rounding may keep the total below `mass`
     return scores.masked_fill(distance > nearest.gather(1, last), -torch.inf)
 
 
 def draw(scores: Tensor, uniform: Tensor) -> Tensor:
-    """Sample one token per row, (R,), by inverting the row's cumulative distribution.
+    """Sample one token for each row of scores by inverting the row's cumulative distribution.
 
-    In float64, `uniform` times the total stays below the total, so a token of probability 0 is not drawn.
+    In float64, `uniform` times the total probability is always below the total, so a token of probability 0 is never
+    drawn.
 
     Args:
         scores: (R, V).

@@ -17,8 +17,8 @@ def select_rows(state: Any, rows: Tensor, last: int | None) -> Any:
         state: a cache, a tensor with rows in dimension 1, None, or a (nested) tuple of these; if `last` is given, this
             state must not be used afterwards.
         rows: indices of rows, (R,); a row may repeat.
-        last: maximum number of tokens at the end in which a row differs from the row that it replaces; caches copy only
-            these tokens, in place. None copies all tokens.
+        last: maximum number of tokens, at the end, in which a new row differs from the row at its place; caches copy
+            only these tokens, in place. None copies all tokens.
 
     Returns: a state of the same structure with R rows.
     """

@@ -17,7 +17,7 @@ from retable.objectives.prefix_classification import PrefixClassification
 
 
 class Discriminator(Trained):
-    """A classifier that predicts a text's label from its beginning, with the interface `NextToken`.
+    """A classifier with the interface `NextToken`, which predicts labels of unfinished texts.
 
     The method `extend` returns log-probabilities of labels, (R, L), instead of next-token scores.
 
@@ -25,8 +25,7 @@ class Discriminator(Trained):
         labels: names of the labels.
         boundary: id of the token at the beginning and end of texts.
         tokens: digest of the tokenizer that the classifier was trained with.
-        files: the files from which the classifier was loaded; the attribute `cell` is the folder that contains these
-            files.
+        files: the files from which the classifier was loaded. The attribute `cell` is the folder of these files.
     """
 
     objective: PrefixClassification  # type: ignore[assignment]  # it scores labels, not tokens
@@ -46,9 +45,9 @@ class Discriminator(Trained):
         return self.objective.head(hidden[:, -1]).float().log_softmax(dim=1), after
 
     def require_tokens(self, digest: str) -> None:
-        """Check that the language model has the classifier's tokenizer.
+        """Check that the language model and the classifier have the same tokenizer.
 
-        Raises: UsageError: the digests differ.
+        Raises: UsageError: the digests of the tokenizers differ.
         """
         if digest != self.tokens:
             raise UsageError(
@@ -63,7 +62,7 @@ class Steered:
     The attribute `model` is the language model itself.
 
     label: index of the label.
-    top_k: number of most probable tokens that the discriminator scores; all other tokens get probability 0.
+    top_k: number of most probable tokens that the discriminator scores; all remaining tokens have probability 0.
     """
 
     def __init__(self, model: NextToken, discriminator: Discriminator, label: int, top_k: int):
@@ -76,7 +75,7 @@ class Steered:
     def extend(self, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
         own, read = state
         text = ids.to(self._discriminator.device)
-        if isinstance(self.model, Conditioned) and own is None:  # the source is not part of the output
+        if isinstance(self.model, Conditioned) and own is None:  # a model's source is not part of its output
             text = torch.full_like(text[:, :1], self._discriminator.boundary)
         scores, own = self.model.extend(ids, own)
         _, read = self._discriminator.extend(text, read)

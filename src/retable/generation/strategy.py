@@ -27,19 +27,20 @@ class Completion(NamedTuple):
     """A generated continuation of a prompt."""
 
     ids: list[int]  # The generated token ids, with the end mark if the text ended.
-    log_prob: float  # The sum over all ids in nats, under the model, before the strategy changes its scores.
+    log_prob: float  # The log-probability of all ids, in nats, under the model without the strategy's changes.
 
 
 class Strategy:
-    """A decoding strategy, which appends at most `max_new_tokens` to each prompt.
+    """A decoding strategy, which appends at most `max_new_tokens` tokens to each prompt.
 
     For an encoder-decoder or a prefix LM, length limits and the repetition penalty apply only to the completion, not to
     the source.
 
     Args:
-        min_new_tokens: number of new tokens before the end mark is allowed.
-        min_length: total number of tokens in the prompt and the completion before the end mark is allowed.
-        repetition_penalty: see `penalise_repetition`; 1 means no penalty.
+        min_new_tokens: minimum number of new tokens; before this number, the end mark is not allowed.
+        min_length: minimum number of tokens of prompt and completion together; before this number, the end mark is not
+            allowed.
+        repetition_penalty: the penalty of `penalise_repetition`; 1 means no penalty.
         batch_size: number of prompts per batch. All prompts in a batch have the same length. Nothing is padded, so a
             completion does not depend on other prompts.
     """
@@ -67,7 +68,7 @@ class Strategy:
         """Generate one or more completions for each prompt.
 
         Args:
-            prompts: token ids, at least one per prompt.
+            prompts: token ids of each prompt, which has at least one token.
             eos: id of the end mark; if it is None, all texts reach the maximum length.
         """
         raise NotImplementedError
@@ -114,7 +115,7 @@ class Strategy:
             n_new: number of new tokens at the end of `ids`.
         """
         language_model = model.model if isinstance(model, Steered) else model
-        # the source is not part of the output text
+        # a model's source is not part of its output text
         text = ids[:, ids.shape[1] - n_new :] if isinstance(language_model, Conditioned) else ids
         if self.repetition_penalty != 1:
             scores = penalise_repetition(scores, text, self.repetition_penalty)
@@ -137,7 +138,7 @@ def penalise_repetition(scores: Tensor, ids: Tensor, penalty: float) -> Tensor:
 def check(holds: bool, name: str, value: object, instead: str) -> None:
     """Raise an error if a setting is out of range.
 
-    Raises: UsageError: `holds` is False; the message suggests the value `instead`.
+    Raises: UsageError: `holds` is False; the message suggests `instead`, a valid value.
     """
     if not holds:
         raise UsageError(f"{name}={value} is out of range; write {name}={instead}")

@@ -10,11 +10,11 @@ Question = tuple[str, str, str, str]
 
 
 def analogies(lexicon: Lexicon) -> dict[str, list[Question]]:
-    """Return questions (a, b, c, d), "a is to b as c is to d", by section, for the most frequent lexemes.
+    """Return the analogy questions of each section, for the most frequent lexemes.
 
-    In a section, all word pairs have the same relation, and each pair is combined with every other pair, as in Mikolov
-    et al. 2013, "Efficient Estimation of Word Representations in Vector Space", section 4.1. Irregular forms are
-    included.
+    A question (a, b, c, d) means "a is to b as c is to d". All word pairs of a section have the same relation. Each
+    pair is combined with every other pair, as in Mikolov et al. 2013, "Efficient Estimation of Word Representations in
+    Vector Space", section 4.1. Irregular forms are included.
     """
     nouns, verbs = in_turn(lexicon.nouns), in_turn(lexicon.verbs)
     pairs = {
@@ -36,5 +36,5 @@ def analogies(lexicon: Lexicon) -> dict[str, list[Question]]:
 
 
 def in_turn(classes: dict[str, list]) -> list:
-    """Interleave the lexemes of all classes: first the most frequent of each class, then the second most frequent."""
+    """Interleave the lexemes of all classes: first each class's most frequent lexeme, then each class's second."""
     return [lexeme for lexeme in chain.from_iterable(zip_longest(*classes.values())) if lexeme is not None]

@@ -30,23 +30,23 @@ def write_corpus(
     scale: Positive = 1.0,
     lexicon: Words = "invented",
 ) -> dict[str, float]:
-    """Write the corpus, its vocabulary, tasks, analogies and the oracle's scores into an existing folder.
+    """Write the corpus, its vocabulary, tasks and analogies, and scores of the true model into an existing folder.
 
     Files:
         `<split>.txt`: documents, each followed by a blank line.
         `vocabulary.txt`: one word per line, sorted.
-        `<task>/<split>.tsv`: columns sentence and label.
+        `<task>/<split>.tsv`: the examples of a task, with columns sentence and label.
         `analogies.txt`: analogy questions.
         `units.csv`: one row per document of validation and test. Each row contains the document's loss in nats under
-            the true model, and the loss if each sentence is scored without its context.
+            the true model, and the document's loss if each sentence is scored without the sentences before it.
 
     The files are streamed, so memory does not grow with the sizes of the splits.
 
     Args:
         folder: output folder.
         seed: seed of the random streams, one per split and task.
-        words: minimum number of words and line ends of each split; the last document is not cut off.
-        task_examples: number of examples that each task has in each split.
+        words: maps a split to its minimum number of words and line ends; the last document is complete.
+        task_examples: maps a split to its number of examples per task.
         scale, lexicon: see `Grammar`.
 
     Returns:
@@ -92,7 +92,7 @@ def write_corpus(
 
 
 def until(n_words: int, documents: Iterator[list[str]]) -> Iterator[list[str]]:
-    """Yield documents until these contain at least `n_words` words and line ends."""
+    """Yield documents until they contain at least `n_words` words and line ends in total."""
     while n_words > 0:
         document = next(documents)
         n_words -= count_words(document)
@@ -107,7 +107,7 @@ def write_scored(
     split: str,
     scores: TextIO,
 ) -> dict[str, float]:
-    """Write documents to `path`, and one row per document to `scores`; return the metrics of all documents."""
+    """Write documents to `path` and one row per document to `scores`; return metrics over all documents."""
     nats, nats_alone, n_words, n_bytes = 0.0, 0.0, 0, 0
     with path.open("w", encoding="utf-8", newline="\n") as file:
         for unit, document in enumerate(documents):

@@ -1,4 +1,4 @@
-"""The program that generates the embedded language word by word: sentences and documents."""
+"""The program that generates sentences and documents of the embedded language."""
 
 from retable.grammar.interpreters import Sampler, Scorer
 from retable.grammar.lexicon import PRONOUNS
@@ -28,7 +28,7 @@ class Discourse(Syntax):
     def sentence(self, n_before: int = 0) -> bool:
         """Generate or parse a sentence and its line end, and return True.
 
-        If the document ends here, generate or parse the line end that closes it, and return False.
+        If the document has no further sentence, generate or parse its last line end instead, and return False.
         """
         self.earlier_nouns, self.earlier_names = list(self.nouns), list(self.names)
         agreement = self.antecedent.agreement if self.antecedent else None

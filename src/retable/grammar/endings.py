@@ -1,14 +1,15 @@
-"""Multiple choice in the embedded language: which of four endings follows, as in SWAG and HellaSwag.
+"""Multiple choice in the embedded language, as in SWAG and HellaSwag: choose the right one of four endings.
 
-The beginning consists of the first sentences of a document, and the right ending is its next sentence. A wrong ending
-is generated as if it followed the same number of sentences of another document. A wrong ending has the topic, mood,
-tense and pronoun antecedent of that document, but does not repeat the document's nouns and names. A model must
-therefore compare topics, moods, tenses and genders, and find repeated names and nouns. All probabilities are known, so
-the best answer is known, too:
+The beginning consists of the first sentences of a document, and the right ending is the document's next sentence. A
+wrong ending is generated as if it followed the same number of sentences of another document. A wrong ending has the
+topic, mood, tense and pronoun antecedent of the other document, but does not repeat that document's nouns and names. A
+model must therefore compare topics, moods, tenses and genders, and find repeated names and nouns. All probabilities are
+known, so the best answer is known, too:
 
     p(y | b, e_1 … e_C) ∝ p(b, e_y) Π_{i ≠ y} q(e_i)
 
-for the beginning b, the endings e, the index y of the right ending, and the probability q of a wrong ending.
+Here, b is the beginning, e_1 … e_C are the endings, y is the index of the right ending, and q(e_i) is the probability
+of e_i as a wrong ending.
 """
 
 import csv
@@ -57,7 +58,7 @@ class GrammarEndings:
         self._log_merged = {n: log_shares(Counter(map(merged, starts))) for n, starts in self._starts.items()}
 
     def examples(self, seed: int, split: str) -> Iterator[Example]:
-        """Yield examples without end; example i depends only on (seed, split, i)."""
+        """Yield an endless series of examples; example i depends only on (seed, split, i)."""
         for index in count():
             uniform = uniforms(seed, f"endings/{split}", index)
             latent, n_sentences = int(uniform() * N_LATENTS), 1 + int(uniform() * LONGEST)
@@ -78,7 +79,7 @@ class GrammarEndings:
         return " ".join(self._grammar.sample(uniform, latent, part)[:-1]).split(f" {LINE_END} ")
 
     def judge(self, beginning: Sequence[str], endings: Sequence[str]) -> int:
-        """Return the index of the most probable ending; on ties, the first index."""
+        """Return the index of the most probable ending; on ties, the smallest index."""
         return int(np.argmax(self.log_posterior(beginning, endings)))
 
     def log_posterior(self, beginning: Sequence[str], endings: Sequence[str]) -> NDArray:
@@ -91,7 +92,7 @@ class GrammarEndings:
         return np.array(log_joint) - logsumexp(log_joint)
 
     def _log_wrong(self, sentence: str, n_before: int) -> float:
-        """Return log p(sentence as a wrong ending after `n_before` sentences), in nats."""
+        """Return log p(sentence) as a wrong ending after `n_before` sentences, in nats."""
         is_pronoun = sentence.split(" ")[0] in PRONOUNS.values()
         starts = (self._log_shares if is_pronoun else self._log_merged)[n_before]
         log_joint = [log_share + self._log_probability([sentence], start) for start, log_share in starts.items()]
@@ -106,12 +107,12 @@ class GrammarEndings:
 def write_endings(
     folder: Path, seed: Seed, examples: Mapping[str, PositiveInt], scale: Positive = 1.0, lexicon: Words = "invented"
 ) -> dict[str, float]:
-    """Write `<split>.jsonl`, in HellaSwag's format, and `units.csv` with the best answers to the test split.
+    """Write `<split>.jsonl` in HellaSwag's format, and the best answers to the test split to `units.csv`.
 
     Args:
         folder: output folder.
         seed: seed of the random streams, one per split.
-        examples: number of examples of each split.
+        examples: maps a split to its number of examples.
         scale, lexicon: see `Grammar`.
 
     Returns:
@@ -140,7 +141,7 @@ def write_endings(
 
 
 def starts_after_sentences(grammar: Grammar) -> dict[int, list[Start]]:
-    """Sample pairs (antecedent without its word, tense) after n sentences, for each n from 1 to `LONGEST`."""
+    """For each n from 1 to `LONGEST`, sample pairs (antecedent without its word, tense) after n sentences."""
     starts_after: dict[int, list[Start]] = {n: [] for n in range(1, LONGEST + 1)}
     for index in range(START_DOCUMENTS):
         uniform = uniforms(0, "endings/starts", index)
@@ -152,7 +153,7 @@ def starts_after_sentences(grammar: Grammar) -> dict[int, list[Start]]:
 
 
 def merged(start: Start) -> Start:
-    """Replace the antecedent of `start` by a fixed antecedent, for sentences that do not open with a pronoun."""
+    """Replace the antecedent in `start` by a fixed antecedent, for sentences that do not open with a pronoun."""
     antecedent, tense = start
     return antecedent and Referent("thing", "neuter", word=""), tense
 

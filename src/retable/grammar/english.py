@@ -53,7 +53,7 @@ class English(Lexicon):
             for frame, lists in file["verbs"].items()
         }
         self.adjectives = list(self._adjectives(file["adjectives"]))
-        # With fewer names, a sentence could name one person twice.
+        # With fewer than `FEWEST_NAMES` names, a sentence could name one person twice.
         names = (self._cut(file["names"][gender], at_least=FEWEST_NAMES) for gender in GENDERS.values())
         self.names = [
             Name(word, gender)
@@ -71,12 +71,12 @@ class English(Lexicon):
         return "an" if word[0] in VOWELS else "a"
 
     def _cut(self, entries: str, at_least: int = 1) -> list[str]:
-        """Return the most frequent entries of a list; `scale` determines how many."""
+        """Return the most frequent entries of a list; `scale` is the fraction to return."""
         words = entries.split()
         return words[: max(at_least, round(len(words) * self._scale))]
 
     def _in_turn(self, lists: Mapping[str, str]) -> Iterator[tuple[str, int]]:
-        """Yield (entry, topic index) for the entries of all topics, from frequent to rare."""
+        """Yield (entry, topic index): each topic's most frequent entry, then each topic's second."""
         cut = {self._topics.index(topic): self._cut(entries) for topic, entries in lists.items()}
         for rank in range(max(map(len, cut.values()))):
             yield from ((words[rank], topic) for topic, words in sorted(cut.items()) if rank < len(words))
@@ -118,7 +118,10 @@ def adjective(entry: str, polarity: int, topic: int, kinds: str) -> Adjective:
 
 
 def inflected(entry: str, *rules: Callable[[str], str]) -> list[str]:
-    """Return the forms of an entry "base/form/form". `rules` build omitted forms; "-" means no form and becomes ""."""
+    """Return the forms of an entry "base/form/form".
+
+    A form "-" does not exist, and becomes "". The functions `rules` build omitted forms from the base.
+    """
     base, *forms = entry.split("/")
     regular = [rule(base) for rule in rules[len(forms) :]]
     return [base, *("" if form == "-" else form for form in forms), *regular]

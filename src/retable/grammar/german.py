@@ -4,10 +4,10 @@ A dictionary is not enough to translate into this German. A translator also need
 
 - word order: the finite verb is second in a main clause, after its first constituent, and first in a question. The
   finite verb is last in a clause with "dass", "wenn", "sobald" or a relative pronoun. Infinitives and participles are
-  last in their clause.
-- agreement: determiners and adjectives agree with their noun in gender, number and case.
-- word choice: "do" has no translation. "have" is "haben" or "sein", depending on the verb. "be" is "sein", or "werden"
-  in a passive.
+  last in their clause, before a finite verb at the end.
+- agreement: a determiner or an adjective agrees with its noun in gender, number and case.
+- word choice: "do" has no translation. "have" is translated as "haben" or "sein", depending on the verb. "be" is
+  translated as "sein", but in a passive as "werden".
 
 Articles are not contracted ("in dem", not "im"), and verbs have no separable prefixes.
 """
@@ -32,8 +32,9 @@ from retable.grammar.tables import LINE_END, Tables
 CASES = dict.fromkeys(("than", ","), "nominative") | dict.fromkeys(("about", "for", "without", "has"), "accusative")
 CASES |= dict.fromkeys(("in", "to", "by", "during", "after", "before", "of", "from", "with"), "dative")
 CASES |= dict.fromkeys(("near", "behind", "beside", "under"), "dative")
-# Each tuple lists forms for masculine, feminine, neuter and plural. STRONG: endings of words such as "dieser", and of
-# adjectives without a determiner. WEAK: endings of adjectives after "der" or "dieser". THE: the definite article.
+# Each tuple lists forms for masculine, feminine, neuter and plural. STRONG contains endings of words such as "dieser",
+# and of adjectives without a determiner. WEAK contains endings of adjectives after "der" or "dieser". THE contains the
+# definite article.
 STRONG = {
     "nominative": ("er", "e", "es", "e"),
     "accusative": ("en", "e", "es", "e"),
@@ -51,8 +52,8 @@ LIKE_THIS = {"this": "dies", "these": "dies", "those": "jen", "every": "jed", "e
 LIKE_MANY = {"some": "einig", "many": "viel", "several": "mehrer"}
 NUMERALS = {"two": "zwei", "three": "drei"}
 OWNED = {"his": "sein", "its": "sein", "her": "ihr", "their": "ihr"}
-# AUXILIARIES lists translations as (singular, plural). In a passive, PASSIVE replaces forms of "sein" by "werden". In
-# the perfect of verbs such as "gehen", WITH_SEIN replaces forms of "haben" by "sein".
+# AUXILIARIES maps an English auxiliary to its German forms (singular, plural). PASSIVE maps forms of "sein" to forms of
+# "werden", for passives. WITH_SEIN maps forms of "haben" to forms of "sein", for the perfect of verbs such as "gehen".
 AUXILIARIES = {
     "is": ("ist", "sind"), "are": ("ist", "sind"), "was": ("war", "waren"), "were": ("war", "waren"),
     "has": ("hat", "haben"), "have": ("hat", "haben"), "had": ("hatte", "hatten"),
@@ -103,14 +104,14 @@ class Predicate:
     end: list[Word] = field(default_factory=list)  # a complement clause
 
     def parts(self, adjunct: Sequence[Word] = ()) -> tuple[list[Word], list[Word], list[Word]]:
-        """Return three parts: the finite verb, the other words of its clause, and the complement clause."""
+        """Return three parts: the finite verb, the remaining words of its clause, and the complement clause."""
         closing = [self.verb] if self.verb else []
         between = [*self.middle, *adjunct, *self.negation, *self.goal, *closing]
         return [self.finite] if self.finite else [], between, self.end
 
 
 class Reading(Discourse):
-    """Parses a sentence without its context; `words` contains its translation."""
+    """Parses a sentence without its context; the attribute `words` contains the translation."""
 
     def __init__(self, tables: Tables, tokens: Sequence[str], german: "German") -> None:
         scorer = Scorer(tokens, tables.probabilities, LOG_PRIOR)
@@ -143,7 +144,7 @@ class Reading(Discourse):
         self._case = CASES.get(word, self._case)
 
     def _apart(self, generate: Callable[[], Any]) -> tuple[Any, list[Word]]:
-        """Call `generate`; return its result, and the words that it adds, which are removed from `words`."""
+        """Call `generate`; return its result and the words that it added. Remove these words from `words`."""
         before, self.words = self.words, []
         result = generate()
         added, self.words = self.words, before
@@ -180,7 +181,7 @@ class Reading(Discourse):
         self._predicate = before
 
     def emit_words(self, *words: str) -> None:
-        """Translate a fixed phrase about a nation word by word."""
+        """Translate, word by word, a fixed phrase about a nation."""
         _, translated = self._apart(lambda: super(Reading, self).emit_words(*words))
         for at, word in enumerate(translated):
             after = translated[at + 1].source if at + 1 < len(translated) else ""
@@ -318,7 +319,7 @@ class Reading(Discourse):
         self._case = "nominative"
         _, (pronoun, *words) = self._apart(lambda: super(Reading, self).relative_clause(head, depth))
         column = self._german.column(head)
-        if own.finite:  # here the head noun is the object of the relative clause
+        if own.finite:  # in this case, the head noun is the object of the relative clause
             text, clause_words = THE["accusative"][column], [*words, own.finite]
         else:
             finite, between, end = self._predicate.parts()
@@ -352,7 +353,7 @@ class Reading(Discourse):
         return referent
 
     def _determined(self, word: str, case: str, column: int) -> tuple[list[str], tuple[str, ...]]:
-        """Return the translation of a determiner, and the endings of adjectives after it, one per table column."""
+        """Return a determiner's translation, and the adjective endings after it, one per table column."""
         if word == "the":
             return [THE[case][column]], WEAK[case]
         if word == "most":
@@ -398,10 +399,10 @@ class German:
     """The German lexicon, and a translator into German.
 
     Attributes:
-        entries: source word → translation, for words with a single form. Adjectives are listed without endings.
-        nouns: English singular → German noun with its forms.
-        verbs: English base form → German verb with its forms.
-        vocabulary: all word types, sorted.
+        entries: maps a source word to its translation, for words with a single form. Adjectives have no endings here.
+        nouns: maps an English singular to the German noun with its forms.
+        verbs: maps an English base form to the German verb with its forms.
+        vocabulary: all German word types, sorted.
 
     Raises:
         UsageError: a word of the grammar has no translation.
@@ -454,7 +455,7 @@ class German:
         """Translate a sentence to a list of pairs (index of the source word, translated word).
 
         Raises:
-            UsageError: the sentence is not in the language, or opens with a pronoun, whose antecedent is unknown.
+            UsageError: the sentence is not in the language, or opens with a pronoun (with an unknown antecedent).
         """
         reading = Reading(self._tables, [*sentence.split(" "), LINE_END], self)
         try:
@@ -469,7 +470,7 @@ class German:
         ]
 
     def column(self, referent: Referent | None) -> int:
-        """Return the column of the tables of endings for words that agree with a noun phrase."""
+        """Return the column, in the tables of endings, for words that agree with a noun phrase."""
         if referent is None or referent.number == "plural":
             return PLURAL
         noun = self._tables.noun_of.get(referent.word)

@@ -1,8 +1,8 @@
-"""Two interpreters of the language's program: `Sampler` draws the decisions, `Scorer` infers these from a text.
+"""Two interpreters of the language's program: `Sampler` draws its decisions, `Scorer` infers them from a text.
 
 The program has three operations: `draw` selects a word from a table, `emit` produces a fixed word, and `choose` selects
-one of several continuations that differ in their first word. The next token of a text determines each of these
-decisions (the program is LL(1)), so a text has at most one derivation. Only the document's latent class (its topic and
+one of several continuations that differ in their first word. The next token of a text determines the result of each
+operation (the program is LL(1)), so a text has at most one derivation. Only the document's latent class (its topic and
 mood) is not determined by a word. The class is drawn before the first word. The tables' probabilities depend on the
 class, and the scorer sums over all classes.
 """
@@ -19,17 +19,18 @@ from scipy.special import logsumexp
 # The kinds of context that can determine a word, in this order: neighbouring words; the number, gender or tense of a
 # distant word; open brackets and clauses; earlier mentions.
 PHENOMENA = ("local", "agreement", "nesting", "repetition")
-REDRAWS = 40  # if the lexicon is natural: maximum number of redraws of a word that the sentence contains
+REDRAWS = 40  # maximum number of redraws, in a natural lexicon, of a word that the sentence already contains
 
 
 class Table:
-    """One distribution per latent class, over words that are the same for all classes.
+    """One distribution per latent class; all distributions are over the same words.
 
     Args:
         words: the words with positive probability.
         probabilities: (len(words), latents); each column sums to 1.
         first_row: index of this table's first row in the array of all tables' rows.
-        recall: probability of drawing a recalled word (see `Sampler.draw`), if the table contains a recalled word.
+        recall: probability of drawing a recalled word (see `Sampler.draw`), if at least one recalled word is in the
+            table.
     """
 
     def __init__(self, words: Sequence[str], probabilities: NDArray, first_row: int, recall: float) -> None:
@@ -37,7 +38,7 @@ class Table:
         self.rows = {word: first_row + i for i, word in enumerate(words)}
         self.recall = recall
         self._probabilities, self._first_row = probabilities, first_row
-        columns: dict[bytes, list[float]] = {}  # latent classes with equal probabilities share one list
+        columns: dict[bytes, list[float]] = {}  # latent classes with the same probabilities share one list
         self.cumulative = [
             columns.setdefault(column.tobytes(), [*np.cumsum(column)[:-1].tolist(), 1.0])
             for column in np.ascontiguousarray(probabilities.T)
@@ -53,7 +54,7 @@ class Table:
         return word
 
     def weight(self, word: str, used: Collection[str]) -> NDArray | float:
-        """Return the factor by which redrawing words in `used` changes p(word): one number, or (latents,)."""
+        """Return the factor by which redrawing words in `used` changes p(word), as a number or (latents,)."""
         places = [self.rows[each] - self._first_row for each in used if each in self.rows]
         if not places:
             return 1.0
@@ -68,8 +69,8 @@ class Branch:
 
     Args:
         default: name of the continuation for first words that belong to no option.
-        options: maps the name of a continuation to (probability, first words). The default has the remaining
-            probability.
+        options: maps the name of a continuation to (probability, first words). The default continuation has the
+            remaining probability.
     """
 
     def __init__(self, default: str, **options: tuple[float, Collection[str]]) -> None:
@@ -90,7 +91,7 @@ class Sampler:
     """Runs the program forward and collects the generated text in `tokens`.
 
     Args:
-        uniform: returns the next number in [0, 1).
+        uniform: returns the next random number in [0, 1).
         latent: the latent class of the text.
     """
 
@@ -108,7 +109,7 @@ class Sampler:
     def draw(self, table: Table, recalled: Sequence[str] = (), used: Collection[str] = ()) -> str:
         """Draw a word: with probability `table.recall` one of the `recalled` words, otherwise any word of the table.
 
-        Words in `used` are not recalled. If such a word is drawn from the table, it is redrawn.
+        A word in `used` is not recalled. If a word in `used` is drawn from the table, another word is drawn instead.
         """
         if recalled:
             recalled = [word for word in recalled if word in table.rows and word not in used]
@@ -124,7 +125,7 @@ class Sampler:
 
 
 class Rejected(Exception):
-    """Raised if the text ends too early, or if the language does not allow its next token."""
+    """Raised if a text ends too early, or if its next token is not allowed by the language."""
 
 
 class Scorer:
@@ -138,12 +139,12 @@ class Scorer:
 
     def __init__(self, tokens: Sequence[str], probabilities: NDArray, log_prior: NDArray) -> None:
         self.n_read = 0
-        self._tokens = [*tokens, ""]  # no table contains "", so a read beyond the end is rejected
+        self._tokens = [*tokens, ""]  # no table contains "", so reading beyond the end is rejected
         self._probabilities = probabilities
         self._log_prior = log_prior
         self._log_branches = [0.0] * len(self._tokens)
         self._phenomenon_of_token = ["local"] * len(tokens)
-        # Each draw adds an entry (position, row, recalled, fresh) with p(token | latent) = recalled + fresh ×
+        # Each draw adds an entry (position, row, recalled, fresh) with p(token | latent class) = recalled + fresh ×
         # probabilities[row]. `fresh` is a number or an array (latents,).
         self._draws: list[tuple[int, int, float, NDArray | float]] = []
 
@@ -178,15 +179,18 @@ class Scorer:
         self._phenomenon_of_token[self.n_read - 1] = phenomenon
 
     def phenomena(self) -> list[str]:
-        """Return one phenomenon per token: the phenomenon that determines this token."""
+        """Return, for each token, the phenomenon that determines the token."""
         return list(self._phenomenon_of_token)
 
     def log_joint(self) -> NDArray:
-        """Return log p(latent, tokens read), (latents,), in nats."""
+        """Return log p(latent class, the tokens read so far), (latents,), in nats."""
         return self._log_prior + self._log_draws().sum(axis=0) + sum(self._log_branches[: self.n_read])
 
     def log_probabilities(self) -> NDArray:
-        """Return log p(token | earlier tokens), (len(tokens),), in nats; −inf from the first impossible token on."""
+        """Return log p(token | earlier tokens), (len(tokens),), in nats.
+
+        The value is −inf for the first impossible token and all later tokens.
+        """
         out = np.full(len(self._tokens) - 1, -np.inf)
         out[: self.n_read] = self._log_branches[: self.n_read]
         log_joint = logsumexp(np.cumsum(np.vstack([self._log_prior, self._log_draws()]), axis=0), axis=1)
@@ -194,7 +198,7 @@ class Scorer:
         return np.where(np.logical_and.accumulate(np.isfinite(out)), out, -np.inf)
 
     def _log_draws(self) -> NDArray:
-        """Return log p(token | latent) of each draw, (draws, latents), in nats."""
+        """Return log p(token | latent class) of each draw, (draws, latents), in nats."""
         if not self._draws:
             return np.zeros((0, len(self._log_prior)))
         _, rows, recalled, fresh = zip(*self._draws, strict=True)

@@ -47,7 +47,7 @@ VERBS = {  # lexemes per topic
     "handle": 4, "cook": 3, "greet": 3, "tend": 3, "study": 3, "say": 2, "travel": 3, "hunt": 2, "eat": 2, "rest": 2,
     "fade": 3, "please": 3,
 }  # fmt: skip
-ADJECTIVES, EVALUATIVES = 14, 24  # numbers of descriptive adjectives per topic and evaluative adjectives per polarity
+ADJECTIVES, EVALUATIVES = 14, 24  # descriptive adjectives per topic; evaluative adjectives per polarity
 NAMES, NATIONS = 130, 32  # names per gender
 DETERMINERS = {
     "the": "any", "some": "any", "no": "any",
@@ -73,8 +73,8 @@ PREPOSITIONS = {
 }
 
 
-LARGEST = 50  # largest `scale`, with 140,000 word types; building scale 36 takes 10 s, scale 100 more than 80 s
-REFUSED = 1000  # after this number of draws without a new word, an error is raised; scale 36 needs at most 3
+LARGEST = 50  # largest `scale`, with 140,000 word types; building takes 10 s at scale 36, over 80 s at scale 100
+REFUSED = 1000  # maximum number of draws in a row without a new word; at scale 36, there are at most 3
 
 
 class Coiner:
@@ -110,9 +110,9 @@ class Coiner:
         return open_syllables + self.pick(self.ONSETS) + self.pick(self.VOWELS) + self.pick(self.CODAS)
 
     def is_new(self, forms: Sequence[str]) -> bool:
-        """Check whether all `forms` are new and distinct words; if so, mark the forms as used.
+        """Check whether all `forms` are new and distinct words; if they are, mark them as used.
 
-        Raises: UsageError: the last `REFUSED` calls all returned False.
+        Raises: UsageError: this call and the `REFUSED` − 1 calls before it found no new words.
         """
         new = len(set(forms)) == len(forms) and self._taken.isdisjoint(forms)
         if new:
@@ -136,7 +136,7 @@ class Invented(Lexicon):
         scale: multiplies the number of lexemes of every class; 1 gives about 2,800 word types. At most `LARGEST`.
 
     Raises:
-        UsageError: `scale` is not above 0 and at most `LARGEST`, or too few words can be coined.
+        UsageError: `scale` is 0 or less, or above `LARGEST`; or too few words can be coined.
     """
 
     frames, subject_kinds, determiners, determiner_weights = FRAMES, SUBJECT_KINDS, DETERMINERS, DETERMINER_WEIGHTS

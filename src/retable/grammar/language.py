@@ -27,7 +27,7 @@ LOG_PRIOR = np.full(N_LATENTS, -np.log(N_LATENTS))
 
 
 def make_lexicon(scale: Positive = 1.0, lexicon: Words = "invented") -> Lexicon:
-    """Build the invented or the English lexicon; `scale` multiplies the number of lexemes of every class."""
+    """Build the invented or English lexicon; `scale` multiplies the number of lexemes of every class."""
     return English(scale) if lexicon == "english" else Invented(scale)
 
 
@@ -52,7 +52,7 @@ class Grammar:
             self._referents[PRONOUNS[gender]].append(Referent(kind, gender, word=""))
 
     def documents(self, seed: int, split: str) -> Iterator[list[str]]:
-        """Yield documents without end, each a list of sentences.
+        """Yield an endless series of documents; each document is a list of sentences.
 
         Document i depends only on (seed, split, i), and is the same on every machine.
         """
@@ -65,7 +65,7 @@ class Grammar:
         """Return log p(token | earlier tokens) of a document, (tokens,), in nats, summed over latent classes.
 
         The tokens are the words and the line end of each sentence, and one more line end that closes the document,
-        as in the word tokenizer's stream. All values are −inf from the first impossible token on.
+        as in the word tokenizer's stream. The value is −inf for the first impossible token and all later tokens.
         """
         return self.score_tokens(tokens_of(document))
 
@@ -81,17 +81,17 @@ class Grammar:
         return scorer.log_probabilities(), scorer.phenomena()
 
     def log_probability(self, document: Sequence[str]) -> float:
-        """Return log p(document) in nats, −inf outside the language.
+        """Return log p(document) in nats, or −inf if the document is not in the language.
 
-        The result equals the sum of `score`, but the computation is faster.
+        The result equals the sum of `score(document)`, but is computed faster.
         """
         return float(logsumexp(self.log_joint(tokens_of(document))))
 
     def sentence_log_probability(self, sentence: str) -> float:
-        """Return log p(sentence with its line end) at the start of a document, in nats, −inf outside the language.
+        """Return log p of a sentence and its line end at the start of a document, in nats; −inf outside the language.
 
-        If the sentence opens with a pronoun, its antecedent is assumed to be of the kind that makes the sentence most
-        probable.
+        If the sentence opens with a pronoun, the pronoun's antecedent is assumed to be of the kind that makes the
+        sentence most probable.
         """
         tokens = [*sentence.split(" "), LINE_END]
 
@@ -110,14 +110,14 @@ class Grammar:
         Args:
             uniform: returns the next random number in [0, 1).
             latent: the latent class, topic × 2 + mood.
-            part: the method of `Discourse` that generates the tokens.
+            part: the method of `Discourse` that generates the tokens, by default those of a document.
         """
         sampler = Sampler(uniform, latent)
         part(Discourse(self.tables, sampler))
         return sampler.tokens
 
     def log_joint(self, tokens: Sequence[str], part: Part = Discourse.document) -> NDArray:
-        """Return log p(latent, tokens), (latents,), in nats, if the tokens are a document, or what `part` generates."""
+        """Return log p(latent class, tokens), (latents,), in nats, for tokens that `part` can generate."""
         scorer = Scorer(tokens, self.tables.probabilities, LOG_PRIOR)
         with suppress(Rejected):
             part(Discourse(self.tables, scorer))
@@ -133,11 +133,12 @@ def tokens_of(document: Sequence[str]) -> list[str]:
 
 
 def uniforms(seed: int, stream: str, index: int) -> Uniform:
-    """Return a source of random numbers in [0, 1) for one item of a stream, independent of all other sources.
+    """Return a function that returns random numbers in [0, 1) for item `index` of a random stream.
 
-    The source uses Philox (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3") with a key from seed and
-    stream and a counter that starts at `index` × 2^192. numpy guarantees that Philox's raw words are reproducible, but
-    not that the output of its `Generator` class is.
+    The numbers of different items and streams are independent. The numbers come from Philox (Salmon et al. 2011,
+    "Parallel random numbers: as easy as 1, 2, 3"), with a key from seed and stream, and a counter that starts at
+    `index` × 2^192. numpy guarantees that Philox's raw words are reproducible, but not that the output of its
+    `Generator` class is.
     """
     key = np.array([seed, int.from_bytes(hashlib.sha256(stream.encode()).digest()[:8], "little")], dtype=np.uint64)
     bits = np.random.Philox(key=key, counter=np.array([0, 0, 0, index], dtype=np.uint64))

@@ -1,8 +1,8 @@
 """The structure of a lexicon of the embedded language: lexemes, verb frames, function words and collocations.
 
 Function words are English. `invented.py` and `english.py` supply the content words. No form belongs to two lexemes, so
-a word determines its class, number, gender and tense (`syntax.py` requires this). The only exception is a verb's past
-form, which may also be its participle. The sentence shows whether such a form is past or participle.
+a word determines its class, number, gender and tense, as `syntax.py` requires. The only exception is a verb's past
+form, which may also be its participle. For such a form, the sentence shows whether it is past or participle.
 """
 
 from collections import defaultdict
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 N_TOPICS = 8
 ANY = "any"  # the selection that contains all kinds of nouns
-# The requirements of determiners that a singular noun fulfils. "count", "a" and "an" require a noun that also has a
+# Requirements of determiners that only singular nouns fulfil. "count", "a" and "an" require a noun that also has a
 # plural; "a" and "an" also depend on the sound of the next word.
 SINGULARS = ("singular", "count", "a", "an")
 
@@ -25,22 +25,22 @@ class Frame(NamedTuple):
     """
 
     subjects: str  # selection of nouns that may be the subject
-    complement: str | None = None  # selection of objects, "clause", or None (no complement)
+    complement: str | None = None  # selection of objects; "clause"; or None if there is no complement
     weight: float = 1.0
     preposition: str | None = None  # the preposition before the complement
     affected: bool = False  # whether the subject undergoes the event instead of causing it
-    reflexive: bool = False  # whether a reflexive may be the object if the subject is a person
+    reflexive: bool = False  # whether the object may be a reflexive if the subject is a person
     agent: str | None = "person"  # selection of the agent in a passive; None if the verbs have no passive
 
 
 class Preposition(NamedTuple):
-    """A preposition in noun phrases, with the nouns that may precede and follow it."""
+    """A preposition in noun phrases, with the kinds of nouns that may precede or follow it."""
 
     objects: str  # selection of nouns that may follow the preposition
     heads: str = ANY  # selection of nouns that may precede the preposition
 
 
-# The keys are the agreement classes of noun phrases: three genders, and plural.
+# The keys of PRONOUNS, POSSESSIVES and REFLEXIVES are the agreement classes of noun phrases: three genders, and plural.
 PRONOUNS = {"masculine": "he", "feminine": "she", "neuter": "it", "plural": "they"}
 POSSESSIVES = {"masculine": "his", "feminine": "her", "neuter": "its", "plural": "their"}
 REFLEXIVES = {"masculine": "himself", "feminine": "herself", "plural": "themselves"}  # only for persons
@@ -126,14 +126,14 @@ class Lexicon:
     Each list of words is ordered from frequent to rare, with alternating topics.
 
     Attributes:
-        frames: maps the name of a frame to the class of verbs.
-        subject_kinds: maps a kind of noun to its probability if all kinds are allowed.
+        frames: maps the name of a frame to the frame, a class of verbs.
+        subject_kinds: maps a kind of noun to its probability as a subject if all kinds are allowed.
         determiners: maps a determiner to the number that it requires: "any", "plural" or a member of `SINGULARS`.
         prepositions: prepositions that follow a noun.
         occasion: selection of nouns after "during", "after" and "before".
         fame: selection of nouns after "has" if a country or capital is the subject.
         goods: kinds of nouns that are associated with nations.
-        apposed: selection of nouns that brackets may follow.
+        apposed: selection of nouns after which brackets are possible.
         owners: selection of nouns that a possessive may refer to.
         location: selection of nouns for the place of an event.
         natural: whether sentences should make sense to a reader. In a natural lexicon:
@@ -145,8 +145,8 @@ class Lexicon:
             A clause has no adjunct of place or day if its sentence opens with an adjunct of the same kind.
             "found" and "felt" are past tense.
             "very" does not precede adjectives such as "annual", which have neither comparative nor adverb.
-        past_shares: probability of the past tense after the document's first verb, if this verb is in the past tense,
-            and if it is in the present tense.
+        past_shares: probability of the past tense after the document's first verb; one value if the first verb is in
+            the past tense, another if it is in the present tense.
         homonyms: pairs of spellings (singular, plural) that two nouns may share, with the kind and topic of each noun.
         determiner_weights, bracket_weights: relative frequencies of determiners, and of kinds of brackets.
         both_share: probability that a noun phrase begins with "both".
@@ -203,14 +203,14 @@ class Lexicon:
         return {word for words in (*lists, OTHER_FUNCTION_WORDS, *agreeing) for word in words}
 
     def kinds(self, selection: str) -> tuple[str, ...]:
-        """Return the kinds that a selection contains, in the order of `subject_kinds`."""
+        """Return the kinds of nouns that a selection contains, in the order of `subject_kinds`."""
         chosen = selection.split("|")
         if unknown := set(chosen) - {ANY, *self.subject_kinds}:
             raise ValueError(f"{sorted(unknown)} are not kinds of nouns")
         return tuple(kind for kind in self.subject_kinds if ANY in chosen or kind in chosen)
 
     def both(self, selection: str, other: str) -> str:
-        """Return the selection of the kinds that two selections share, or "" if there is no such kind."""
+        """Return the selection of kinds that are in both selections, or "" if there is no such kind."""
         shared = [kind for kind in self.kinds(selection) if kind in self.kinds(other)]
         return ANY if len(shared) == len(self.subject_kinds) else "|".join(shared)
 
@@ -219,10 +219,11 @@ class Lexicon:
         return "a"
 
     def associate(self, sample: Callable[[Sequence[Any], int], list[Any]]) -> dict[str, list[str]]:
-        """Draw collocations between lexemes of one topic: nouns with verbs and with adjectives.
+        """Draw collocations of nouns with verbs and of nouns with adjectives, within each topic.
 
-        All forms of a lexeme share its collocations, as do the two nouns of a family and the three words of a nation.
-        Word vectors can thus learn which words belong together. `sample` draws lexemes without replacement.
+        All forms of a lexeme have the same collocations. The two nouns of a family share their collocations, and so do
+        the three words of a nation. Word vectors can thus learn which words belong together. The function `sample`
+        draws lexemes without replacement.
         """
         associates: dict[str, list[str]] = defaultdict(list)
 

@@ -25,13 +25,13 @@ class LoneSentences:
 
     A line is a sentence, or the empty line that closes a document. The latent class of each line is drawn separately
     from the prior. The antecedent of a pronoun and the tense are summed out: their joint distribution at the start of a
-    sentence is counted in `N_DOCUMENTS` documents sampled with a fixed seed. The distribution is proper: p(lines) sums
-    to 1.
+    sentence is counted in `N_DOCUMENTS` documents sampled with a fixed seed. The distribution is proper: the
+    probabilities of all documents sum to 1.
 
-    This distribution is close to the best model without memory across lines. The best model would also sum over the
-    nouns and names that may be recalled, and over the head of a pronoun's antecedent. For comparison, a mixture over
-    10,000 sampled sentence starts, each with the full state of its document, has a lower perplexity: by 1 % for the
-    grammar of scale 0.1, and by at least 0.4 % for scale 1.
+    The distribution is close to that of the best model without memory across lines. The best model would also sum over
+    the nouns and names that may be recalled, and over the head of a pronoun's antecedent. For comparison, a mixture
+    over 10,000 sampled sentence starts, each with the full state of its document, has a lower perplexity: by 1 % for
+    the grammar of scale 0.1, and by at least 0.4 % for scale 1.
     """
 
     def __init__(self, grammar: Grammar) -> None:
@@ -69,7 +69,7 @@ def _sentence_at(place: Place) -> Part:
 
 
 class _Counting(Discourse):
-    """Generates documents and counts the states at the starts of their sentences."""
+    """Generates documents and counts the states at sentence starts."""
 
     def __init__(self, tables: Tables, sampler: Sampler, places: Counter[Place]) -> None:
         super().__init__(tables, sampler)

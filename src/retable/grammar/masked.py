@@ -65,7 +65,7 @@ class MaskedWords:
     def posteriors(
         self, tokens: Sequence[str], hidden: Sequence[int], sweeps: int, uniform: Uniform
     ) -> list[dict[str, float]]:
-        """Estimate p(word | the tokens that are not hidden) for each hidden place, in order, by Gibbs sampling.
+        """Estimate p(word | all visible tokens) for each place in `hidden`, in this order, by Gibbs sampling.
 
         Each sweep resamples neighbouring places together (see `_refill`), then draws each hidden word from its
         posterior given all other words. The estimate is the mean of these posteriors. The chain starts at the true
@@ -91,13 +91,13 @@ class MaskedWords:
         """Resample the words at several `places` of a sentence at once, so that the sentence's structure can change.
 
         The method is an independence sampler (Hastings 1970), with a latent class that is drawn from its posterior. To
-        make a proposal, the program follows the text and draws new words at `places`. The probability of all other
-        words is the weight of the proposal.
+        make a proposal, the grammar's program follows the text and draws new words at `places`. The weight of the
+        proposal is the probability of the words at all other places.
         """
         start, n_sentences, before, log_prior = self._before(text, places[0])
         free, rest = {place - start for place in places}, text[start:]
         read = self._reader(text, places[0])(text[places[0]])
-        assert read is not None  # the current text is in the language
+        assert read is not None  # the current text is in the language, so `read` does not return None
         latent = int(draw(dict(enumerate(softmax(read).tolist())), uniform))
         log_latent = np.where(np.arange(len(log_prior)) == latent, 0.0, -np.inf)
 
@@ -116,7 +116,7 @@ class MaskedWords:
         text[start:] = rest
 
     def _bound(self, others: Sequence[str]) -> set[str]:
-        """Return the names and nations in `others`, because a hidden place may require such a word."""
+        """Return the names and nations in `others`; a hidden place may require one of these words."""
         bound: set[str] = set()
         for word in others:
             if word in self._tables.gender_of:
@@ -126,7 +126,7 @@ class MaskedWords:
         return bound
 
     def _reader(self, tokens: Sequence[str], place: int) -> Callable[[str], NDArray | None]:
-        """Return a function that maps a word at `place` to log p(latent, document), or an impossible word to None."""
+        """Return a function that maps a word at `place` to log p(latent class, document), or to None if impossible."""
         start, n_sentences, before, log_prior = self._before(tokens, place)
 
         def read(word: str) -> NDArray | None:
@@ -140,7 +140,7 @@ class MaskedWords:
         """Read all sentences before the sentence that contains `place`.
 
         Returns: for the sentences read, the number of tokens, the number of sentences, the state after the last
-            sentence, and log p(latent, tokens), (latents,).
+            sentence, and log p(latent class, tokens), (latents,).
         """
         ends = [i for i, token in enumerate(tokens[:place]) if token == LINE_END]
         start = ends[-1] + 1 if ends else 0

@@ -1,6 +1,6 @@
 """A corpus with ambiguous words: spellings that two nouns of different kinds and topics share.
 
-The spellings are the lexicon's homonyms, such as "bat" (an animal and a thing), or invented if the lexicon has no
+The spellings are the lexicon's homonyms, such as "bat" (an animal and a thing), or invented words if the lexicon has no
 homonyms. The corpus is the embedded language with some nouns respelt, so the sense of each word is known. The true
 probability of a text is not known, because the sum over all choices of senses is not computed. `Grammar` assigns
 probability 0 to a text with a shared spelling, because the spelling is not in its vocabulary. This corpus is therefore
@@ -49,7 +49,7 @@ def write_senses(
     Args:
         folder: output folder.
         seed: seed of the random streams, one per split.
-        words: minimum number of words and line ends of each split; the last document is not cut off.
+        words: maps a split to its minimum number of words and line ends; the last document is complete.
         ambiguous: number of pairs of nouns that share their spellings in the singular and the plural.
         scale, lexicon: see `Grammar`.
 
@@ -68,7 +68,7 @@ def write_senses(
     counts: dict[str, float] = {f"{split}/{name}": 0 for split in SPLITS for name in ("words", "ambiguous")}
 
     def respelt(split: str) -> Iterator[str]:
-        """Yield the lines of a split in which the ambiguous nouns have their shared spellings."""
+        """Yield all lines of a split, with the shared spellings in place of the ambiguous nouns."""
         for document in until(words[split], grammar.documents(seed, split)):
             for sentence in document:
                 tokens = sentence.split(" ")
@@ -105,7 +105,7 @@ def shared_spellings(lexicon: Lexicon, ambiguous: int) -> dict[str, Sense]:
 
 
 def coined(lexicon: Lexicon) -> Iterator[tuple[Spelling, tuple[Noun, Noun]]]:
-    """Yield invented spellings, each with the two nouns that share it; these differ in kind and in topic."""
+    """Yield invented spellings, each with the two nouns that share it. The nouns differ in kind and in topic."""
     coiner = Coiner(seed=1916, taken=sorted(lexicon.words()))
     for pair in unlike_pairs(lexicon):
         stem = coiner.stem(2)
@@ -118,7 +118,7 @@ def homonyms(lexicon: Lexicon) -> Iterator[tuple[Spelling, tuple[Noun, ...]]]:
     """Yield the lexicon's homonyms, each with one noun per sense.
 
     Each noun is the most frequent unused noun of its sense that has the same article as the homonym. A homonym is left
-    out if the lexicon has no such nouns, as in small lexicons.
+    out if one of its senses has no such noun, as in small lexicons.
     """
     taken: set[Noun] = set()
     for singular, plural, senses in lexicon.homonyms:

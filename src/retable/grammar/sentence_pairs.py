@@ -1,10 +1,10 @@
 """Near-optimal predictions about two pieces of text: whether they are neighbours, and which piece comes first.
 
-Each piece consists of neighbouring sentences of a document. The best prediction follows from Bayes' rule: it compares
-p(A, then B) with p(A) p(B), or with p(B, then A). The text before a piece is unknown. The judge sums over topics and
-moods, and over the antecedents and tenses that are possible after the text before a piece. The judge does not sum over
-the nouns and names that the text before a piece may mention. A model can therefore reach the judge's accuracy, which is
-slightly below the best possible accuracy.
+Each piece consists of neighbouring sentences of a document. For pieces A and B, the best prediction follows from Bayes'
+rule: compare p(A, then B) with p(A) p(B), or with p(B, then A). The text before a piece is unknown. The judge sums over
+topics and moods, and over the antecedents and tenses that are possible after the text before a piece. The judge does
+not sum over the nouns and names that the text before a piece may mention. A model can therefore reach the judge's
+accuracy, which is slightly below the best possible accuracy.
 """
 
 from collections import Counter
@@ -32,7 +32,7 @@ class SentencePairs:
     def __init__(self, grammar: Grammar) -> None:
         self._grammar = grammar
         starts, merged = count_starts(grammar), Counter[Start]()
-        for (antecedent, tense), n in starts.items():  # if there is no pronoun, the antecedent has no effect
+        for (antecedent, tense), n in starts.items():  # without a pronoun, the antecedent has no effect
             merged[antecedent and Referent("thing", "neuter", word=""), tense] += n
         self._starts, self._merged = log_shares(starts), log_shares(merged)
 

@@ -1,8 +1,8 @@
-"""The program that generates the embedded language word by word: noun phrases and clauses.
+"""The program that generates noun phrases and clauses of the embedded language.
 
 Sampling and scoring run the same program with different interpreters (`interpreters.py`). Both interpreters require
-that the first word of a phrase shows which kind of phrase it is, and that a word determines its lexeme, number, gender
-and tense.
+that the first word of a phrase shows the kind of the phrase, and that a word determines its lexeme, number, gender and
+tense.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from retable.grammar.interpreters import Sampler, Scorer, Table
 from retable.grammar.lexicon import BRACKETS, POSSESSIVES, REFLEXIVES, Verb
 from retable.grammar.tables import AUXILIARIES, Tables
 
-MEMORY = 24  # a text may repeat this number of its most recent noun forms
+MEMORY = 24  # number of a text's most recent noun forms that may be repeated
 MAX_MODIFIERS = 2
 MAX_DEPTH = 2  # maximum nesting depth of relative clauses, and of brackets
 PAST_AUXILIARIES = frozenset(word for forms in AUXILIARIES.values() for word in forms[2:])
@@ -57,7 +57,7 @@ class Syntax:
         """Generate or parse a clause, or only the part after its subject if `subject` is given.
 
         If `bare` is true, the clause is the end of a relative clause. Such a clause has no adjunct and no second verb,
-        because these belong to the main clause. Returns the subject.
+        because adjuncts and second verbs belong to the main clause. Returns the subject.
         """
         subject = subject or self.noun_phrase("any", depth=depth)
         closed = self.verb_phrase(subject, depth, bare)
@@ -71,7 +71,8 @@ class Syntax:
     def verb_phrase(self, subject: Referent, depth: int, bare: bool = False) -> bool:
         """Generate or parse a verb phrase; return whether the verb phrase ends its clause.
 
-        A complement clause closes the clause. If the lexicon is natural, a property after "be" also closes the clause.
+        A complement clause ends the clause that contains it. In a natural lexicon, a property after "be" also ends its
+        clause.
         """
         tables, kind = self.tables, subject.kind
         form = self.choose(tables.predication[kind, self.is_condition])
@@ -91,7 +92,7 @@ class Syntax:
         return self.complement(verb, subject, depth, bare)
 
     def complement(self, verb: Verb, subject: Referent, depth: int = 0, bare: bool = False) -> bool:
-        """Generate or parse the complement that the verb's frame requires; return whether this is a clause."""
+        """Generate or parse the complement that the verb's frame requires; return whether it is a clause."""
         if verb.particle:
             self.emit(verb.particle)
         frame = self.tables.lexicon.frames[verb.frame]
@@ -110,7 +111,7 @@ class Syntax:
         return False
 
     def property(self, subject: Referent, negated: bool, depth: int) -> bool:
-        """Generate or parse the words after a form of "be"; return whether these are a property (not a passive)."""
+        """Generate or parse the words after a form of "be"; return whether they are a property, not a passive."""
         tables, associates = self.tables, self.tables.associates.get(subject.word, ())
         form = self.choose(tables.property[subject.kind])
         if form == "comparative":
@@ -215,7 +216,7 @@ class Syntax:
         determiner = self.draw(tables.determiner[kind, number, owner])
         if owner and determiner == POSSESSIVES[owner]:
             self.mark("agreement")
-        asked = tables.lexicon.determiners.get(determiner, "any")  # possessives (not in `determiners`) fit both numbers
+        asked = tables.lexicon.determiners.get(determiner, "any")  # possessives are not listed, and fit both numbers
         number = number if asked == "any" else asked
         is_evaluative = False
         for n_before in range(MAX_MODIFIERS):

@@ -33,11 +33,11 @@ PAST = {"open": 0.6, "yesterday": 1.0, "nowadays": 0.0}
 PAST_JUDGES = ("found", "felt")
 HOME_SHARE = 0.75  # fraction of content words from the document's topic; all other words are from any topic
 ZIPF_SHIFT = 3.0  # within a class and topic, the word of rank r (from 0) has weight 1 / (r + ZIPF_SHIFT)
-CONSISTENT_SHARE = 0.83  # fraction of evaluative words that fit the mood, or after "not" contradict the mood
+CONSISTENT_SHARE = 0.83  # fraction of evaluative words that fit the mood, or, after "not", contradict it
 POSSESSIVE_SHARE = 0.25  # fraction of an object's determiners that are possessives and refer to the subject
 NUMBER_SHARES = {"any": {"singular": 0.62, "plural": 0.38}, "plural": {"plural": 1.0}}
 NUMBER_SHARES |= {number: {"singular": 1.0} for number in SINGULARS}
-AUXILIARIES = {  # (present singular, present plural, past singular, past plural)
+AUXILIARIES = {  # forms: (present singular, present plural, past singular, past plural)
     "be": ("is", "are", "was", "were"),
     "have": ("has", "have", "had", "had"),
     "do": ("does", "do", "did", "did"),
@@ -45,12 +45,13 @@ AUXILIARIES = {  # (present singular, present plural, past singular, past plural
     "will": ("will", "will", "would", "would"),
     "may": ("may", "may", "might", "might"),
 }
-# Probabilities that a word is drawn only from earlier mentions and from the associates of the word that governs it.
+# Probabilities that a word is recalled: drawn only from earlier mentions and from associates of the word that governs
+# it.
 RECALL_NAMES, RECALL_NATIONS, RECALL_NOUNS, RECALL_VERBS, RECALL_PROPERTIES = 0.45, 0.7, 0.5, 0.7, 0.8
 
 
 class Tables:
-    """All tables and branches of the language, in dictionaries whose keys are the contexts that select them.
+    """All tables and branches of the language, in dictionaries. A key is the context that selects a table or branch.
 
     `probabilities`, (rows, latents), contains the rows of all tables.
     """
@@ -95,8 +96,8 @@ class Tables:
         weights = {kind: by_topic([noun.topic for noun in nouns[kind]]) for kind in nouns}
         numbers = dict.fromkeys(("any", "singular", "plural", *lexicon.determiners.values()))
         self.noun: dict[tuple[str, str], Table] = {}  # key: selection and number; a key without nouns is absent
-        # The key consists of selection, number, and the agreement class of the referent to which a possessive may
-        # refer.
+        # The key of `determiner` consists of selection, number, and the agreement class of the referent to which a
+        # possessive may refer.
         self.determiner: dict[tuple[str, str, str | None], Table] = {}
         for selection in self._selections():
             kinds = lexicon.kinds(selection)
@@ -141,9 +142,9 @@ class Tables:
         self.bracket = self._table(list(BRACKETS), lexicon.bracket_weights)
 
     def _selections(self) -> list[str]:
-        """Return all selections of nouns that phrases can require, and their intersections with adjectives' selections.
+        """Return all selections of nouns that phrases can require, and the intersections with adjectives' selections.
 
-        The intersections are stored in `narrowed`.
+        The attribute `narrowed` maps a phrase's and an adjective's selection to their intersection.
         """
         lexicon = self.lexicon
         needed = dict.fromkeys([ANY, *lexicon.subject_kinds, lexicon.occasion, lexicon.fame, lexicon.location])
@@ -151,7 +152,7 @@ class Tables:
         for frame in lexicon.frames.values():
             needed |= dict.fromkeys(each for each in (frame.complement, frame.agent) if each not in (None, "clause"))
         fits = {adjective.kinds for adjective in lexicon.adjectives}
-        self.narrowed: dict[tuple[str, str], str] = {}  # key: selections of the phrase and of the adjective
+        self.narrowed: dict[tuple[str, str], str] = {}  # key: selection of the phrase, selection of the adjective
         new = list(needed)
         while new:
             pairs = {(selection, kinds): lexicon.both(selection, kinds) for selection in new for kinds in sorted(fits)}
@@ -165,7 +166,7 @@ class Tables:
         return number not in ("a", "an") or self.lexicon.article(word) == number
 
     def _noun_form(self, noun: Noun, form: str, number: str) -> str:
-        """Return a noun's singular or plural (`form`), or "" if a determiner that requires `number` excludes it."""
+        """Return a noun's form, singular or plural; "" if a determiner that requires `number` excludes the form."""
         word = str(getattr(noun, form))
         counts = bool(noun.plural) or number not in ("count", "a", "an")
         return word if word and counts and self._sounds(word, number) else ""
@@ -200,7 +201,8 @@ class Tables:
             return known[key]
 
         known: dict[tuple, Table] = {}
-        # The key consists of selection, number, and whether the adjective is the noun's second adjective.
+        # The key of `attribute` consists of selection, number, and whether the adjective is the noun's second
+        # adjective.
         self.attribute: dict[tuple[str, str, bool], Table] = {}
         for selection, number in self.noun:
             after = "count" if number in ("a", "an") else number
@@ -215,8 +217,8 @@ class Tables:
                     fitting = [adjective for adjective in fitting if not adjective.polarity]
                 if attribute := table(fitting, "word", 0.25):
                     self.attribute[selection, number, is_second] = attribute
-        # The key of the following tables is the kind of the subject. In the first three tables, the key also contains
-        # whether "not" precedes the adjective.
+        # The key of the following tables of adjectives and adverbs is the kind of the subject. In `predicate`,
+        # `evaluation` and `graded`, the key also contains whether "not" precedes the adjective.
         self.predicate: dict[tuple[str, bool], Table] = {}
         self.evaluation: dict[tuple[str, bool], Table] = {}
         self.graded: dict[tuple[str, bool], Table] = {}  # adjectives after "very"
@@ -243,7 +245,7 @@ class Tables:
         weights = {frame: by_topic([verb.topic for verb in verbs]) for frame, verbs in lexicon.verbs.items()}
 
         def table(frames: Collection[str], tenses: dict[str, float]) -> Table:
-            """Make a table of verbs with these `frames`; `tenses` maps a form of the verb to its probability."""
+            """Make a table of verbs with the given frames; `tenses` maps a verb form to its probability."""
             verbs = [verb for frame in frames for verb in lexicon.verbs[frame]]
             rows = np.concatenate([lexicon.frames[frame].weight * weights[frame] for frame in frames])
             words = [getattr(verb, form) for form in tenses for verb in verbs]
@@ -271,8 +273,8 @@ class Tables:
             for kind in lexicon.nouns
         }
         acting = {kind: [name for name in able["person"] if kind in objects[name]] for kind in lexicon.nouns}
-        # The key is the kind of the subject. In `object_verb` and `passive`, the key is the kind of the object. The
-        # subject of `object_verb` is always a person.
+        # The key of `verb`, `base` and `participle` is the kind of the subject. The key of `object_verb` and `passive`
+        # is the kind of the object. The subject of `object_verb` is always a person.
         self.verb = {kind: finite(frames) for kind, frames in able.items()}
         self.base = {kind: table(frames, {"base": 1.0}) for kind, frames in able.items()}
         self.participle = {kind: table(frames, {"participle": 1.0}) for kind, frames in able.items()}
@@ -300,8 +302,8 @@ class Tables:
 
     def _make_nominal_branches(self) -> None:
         names = self.name.words
-        # The key of the following branches consists of selection and number. A list in `modifier` has one branch per
-        # number of earlier modifiers.
+        # The key of `phrase`, `simple_phrase` and `modifier` consists of selection and number. A list in `modifier` has
+        # one branch per number of earlier modifiers.
         self.phrase: dict[tuple[str, str], Branch] = {}
         self.simple_phrase: dict[tuple[str, str], Branch] = {}
         self.modifier: dict[tuple[str, str], list[Branch]] = {}
@@ -321,7 +323,7 @@ class Tables:
                 Branch("noun", **adjective, **demonym),
                 Branch("noun", **({"adjective": (0.12, second.words)} if second else {})),
             ]
-        # The list has one branch per nesting depth.
+        # The list `bracketed` has one branch per nesting depth.
         self.bracketed = [Branch("no", yes=(share, BRACKETS)) for share in self.lexicon.bracketed_shares]
         self.owners = self.lexicon.kinds(self.lexicon.owners)
         self.bracketed_kinds = self.lexicon.kinds(self.lexicon.apposed)
@@ -331,7 +333,7 @@ class Tables:
         }
         self.relative = [
             Branch("no", yes=(share, ["who", "which"])) for share in self.lexicon.relative_shares
-        ]  # one branch per nesting depth
+        ]  # one branch per nesting depth of relative clauses
         determiners = self.determiner["person", "any", None].words
         persons = self.noun["person", "plural"].words
         self.relative_body = Branch("subject", object=(0.4, [*determiners, *persons, *names, "both"]))
@@ -383,7 +385,7 @@ class Tables:
         }
 
         def sentence(n_before: int, antecedent: str | None) -> Branch:
-            # If the document ends with this probability after each sentence, all allowed lengths are equally likely.
+            # With this probability of an end after each sentence, all allowed document lengths are equally likely.
             end = 1 / (MAX_SENTENCES + 1 - n_before) if n_before >= MIN_SENTENCES else 0.0
             options = {name: ((1 - end) * share, words) for name, (share, words) in openings.items()}
             if antecedent:
@@ -399,7 +401,7 @@ class Tables:
         }
         self.time = self._table(["yesterday", "nowadays"], [1, 1])
         self.fact = Branch("apposition", definition=(0.4, ["is"]), fame=(0.3, ["has"]))
-        self.opinions = [  # one branch per number of clauses so far, from 1
+        self.opinions = [  # one branch per number of opinions so far, from 1
             Branch("end", comma=(0.5, [","]), last=(0.35, ["and"])),
             *[Branch("last", comma=(0.4, [","]))] * (MAX_OPINIONS - 3),
             Branch("last"),
@@ -412,7 +414,7 @@ def zipf(n: int) -> NDArray:
 
 
 def by_topic(topics: Sequence[int]) -> NDArray:
-    """Return p(word | latent), (words, latents), for words sorted by frequency, given the topic of each word."""
+    """Return p(word | latent class), (words, latents), for words sorted by frequency, given each word's topic."""
     shares = np.zeros((len(topics), N_TOPICS))
     for topic in range(N_TOPICS):
         own = np.flatnonzero(np.asarray(topics) == topic)
@@ -422,7 +424,7 @@ def by_topic(topics: Sequence[int]) -> NDArray:
 
 
 def by_mood(polarities: Sequence[int]) -> NDArray:
-    """Return p(word | latent), (words, latents), for words sorted by frequency, given the polarity of each word."""
+    """Return p(word | latent class), (words, latents), for words sorted by frequency, given each word's polarity."""
     polarity = np.asarray(polarities)
     share = np.zeros(len(polarity))
     for sign in (-1, 1):

@@ -20,16 +20,16 @@ from retable.grammar.tables import AUXILIARIES, LINE_END, MOODS, N_LATENTS, N_TO
 
 ACCEPTABILITY = ("unacceptable", "acceptable")
 MIN_OPINIONS = 3  # minimum number of opinions per sentence of the sentiment task; the mood does not affect this number
-ATTEMPTS = 4  # number of places at which one kind of violation is tried, before the next kind is tried
+ATTEMPTS = 4  # maximum number of places at which a kind of violation is tried, before the next kind
 
 Substitutes = Mapping[str, Sequence[str]]
 
 
 def acceptability(grammar: Grammar, seed: int, split: str) -> Iterator[tuple[str, str]]:
-    """Yield (sentence, "acceptable" or "unacceptable") without end; both labels are equally likely.
+    """Yield an endless series of pairs (sentence, "acceptable" or "unacceptable"), with equally likely labels.
 
     An unacceptable sentence is an acceptable sentence with one violation of a randomly drawn kind (see `violations`).
-    The scorer has checked that no document can begin with the changed sentence.
+    The scorer has checked that no document can begin with the unacceptable sentence.
     """
     kinds = violations(grammar.lexicon)
     for index in count():
@@ -46,7 +46,10 @@ def judge_acceptability(grammar: Grammar, sentence: str) -> str:
 
 
 def sentiment(grammar: Grammar, seed: int, split: str) -> Iterator[tuple[str, str]]:
-    """Yield (sentence, "negative" or "positive") without end; a sentence has several opinions, drawn with that mood."""
+    """Yield an endless series of pairs (sentence, "negative" or "positive").
+
+    A sentence has several opinions, which are drawn with the mood that its label names.
+    """
     for index in count():
         uniform = uniforms(seed, f"sentiment/{split}", index)
         mood = int(uniform() * len(MOODS))

@@ -3,9 +3,11 @@
 A dictionary is not enough to translate into this language. A translator also needs
 
 - word order: adjectives follow their noun, in reverse order, and adpositions follow their noun phrase. The main verb
-  follows all words that it governs, including clauses, and so does the head of a property after "be";
+  follows all words that it governs, including clauses. The head of a property after "be" also follows the words that it
+  governs;
 - agreement: determiners and adjectives agree with their noun in gender and number. Adjectives after "be" and finite
-  verbs in the past agree with the subject, at any distance. Not only persons but all nouns are masculine or feminine;
+  verbs in the past agree with the subject, at any distance. All nouns, not only nouns for persons, are masculine or
+  feminine;
 - word choice: a third of the verbs and adjectives have one translation for persons and animals, and another translation
   for all other nouns. A verb's base form is translated as an infinitive or as a finite form.
 
@@ -43,16 +45,16 @@ PLURAL, ADVERB, COMPARATIVE = "im", "ev", "esh"
 
 
 class Read(NamedTuple):
-    """A word of the source sentence, as parsed."""
+    """A parsed word of the source sentence."""
 
     place: int
     word: str
-    about: Referent | None = None  # the referent with which the translation agrees, if any
+    about: Referent | None = None  # the referent with which the translation agrees, or None
     finite: bool = False
 
 
 class Parse(Discourse):
-    """Parses a sentence without its context; `words` contains its words in the second language's order."""
+    """Parses a sentence without its context; `words` lists the sentence's words in the second language's order."""
 
     def __init__(self, tables: Tables, tokens: Sequence[str]) -> None:
         scorer = Scorer(tokens, tables.probabilities, LOG_PRIOR)
@@ -71,7 +73,7 @@ class Parse(Discourse):
         self.words.append(Read(self._scorer.n_read - 1, word, self._about))
         return word
 
-    # Order. Each method separates the words of its constituent, reorders them, and puts them back.
+    # Order. Each of the following methods separates the words of its constituent, reorders them, and puts them back.
 
     def _apart(self) -> list[Read]:
         before, self.words = self.words, []
@@ -95,7 +97,7 @@ class Parse(Discourse):
     def location(self) -> None:
         before = self._apart()
         super().location()
-        if self.words[0].word == "in":  # before a country or capital; `noun_phrase` has moved "in" in other phrases
+        if self.words[0].word == "in":  # before a country or capital; otherwise, `noun_phrase` has moved "in"
             self.words = self.words[1:] + self.words[:1]
         self.words = before + self.words
 
@@ -174,7 +176,7 @@ class SecondLanguage:
                 self.gender[word] = self._coiner.pick(GENDERS)
             self._add({nation.demonym: ""}, agreeing=[nation.demonym])
         for verb in chain(*lexicon.verbs.values()):
-            endings = (PRESENT_PLURAL, PRESENT_SINGULAR, PAST, PARTICIPLE)  # in the order of `Verb.forms`
+            endings = (PRESENT_PLURAL, PRESENT_SINGULAR, PAST, PARTICIPLE)  # the endings of the forms in `Verb.forms`
             self._add(dict(zip(verb.forms, endings, strict=True)), [verb.past], self._coiner.below(3) == 0)
         for adjective in lexicon.adjectives:
             self._add(
@@ -192,7 +194,7 @@ class SecondLanguage:
         """Translate a sentence to a list of pairs (index of the source word, translated word).
 
         Raises:
-            UsageError: the sentence is not in the language, or opens with a pronoun, whose antecedent is unknown.
+            UsageError: the sentence is not in the language, or opens with a pronoun (with an unknown antecedent).
         """
         parse = Parse(self._tables, [*sentence.split(" "), LINE_END])
         try:
@@ -234,7 +236,10 @@ def second_language(grammar: Grammar) -> SecondLanguage | German:
 
 
 def sentence_pairs(grammar: Grammar, seed: int, split: str) -> Iterator[tuple[str, str]]:
-    """Yield (sentence, translation) without end; pair i depends only on (seed, split, i)."""
+    """Yield an endless series of pairs (sentence, translation).
+
+    Pair i depends only on (seed, split, i).
+    """
     language, index = second_language(grammar), 0
     while True:
         uniform = uniforms(seed, f"pairs/{split}", index)
@@ -264,7 +269,7 @@ def write_pairs(
     Args:
         folder: output folder.
         seed: seed of the random streams, one per split.
-        pairs: number of pairs of each split.
+        pairs: maps a split to its number of pairs.
         scale, lexicon: see `Grammar`.
         between: separator word, which must not be a word of either language.
 

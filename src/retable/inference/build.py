@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 Settings = Mapping[str, Any]  # the resolved settings of a cell
 
-# Maps parameters of constructors that come from the tokenizer, and not from the configuration, to the tokenizer's
-# attributes.
+# Constructor parameters that the tokenizer supplies if the configuration omits them, and for each the tokenizer's
+# attribute that contains the value.
 FACTS = {"vocab_size": "vocab_size", "boundary": "boundary", "words": "words", "marks": "special_ids"}
 
 
@@ -30,10 +30,10 @@ def build_model(cfg: Settings, text: "Text", **other: Any) -> "Model":
 
     Args:
         cfg: resolved settings of a cell.
-        text: a tokenizer, or the vocabulary of words that the model spells.
+        text: a tokenizer; for a model that reads words letter by letter, the vocabulary of words.
         other: settings that override those of `cfg["model"]`.
 
-    Raises: UsageError: the class is not a `Model`, so no objective can train it.
+    Raises: UsageError: the class in `cfg["model"]` is not a `Model`, so no objective can train it.
     """
     from retable.models.base import Model
 
@@ -51,9 +51,10 @@ def build_counted(cfg: Settings, text: "Text") -> CountedModel:
 
     Args:
         cfg: a composed configuration.
-        text: the tokenizer or vocabulary; its size and boundary fill the parameters that the configuration omits.
+        text: the tokenizer or vocabulary, which supplies constructor parameters that the configuration omits, such as
+            `vocab_size` and `boundary`.
 
-    Raises: UsageError: the class is not a counted model.
+    Raises: UsageError: the class in `cfg["model"]` is not a counted model.
     """
     kind = settings.target_of(cfg["model"], "model")
     if not settings.makes(kind, CountedModel):
@@ -69,9 +70,9 @@ def build_objective(cfg: Settings, tokenizer: Tokenizer, model: "Model") -> "Obj
 
     Args:
         cfg: a composed configuration.
-        tokenizer: fills parameters such as `vocab_size` that the configuration omits.
+        tokenizer: supplies constructor parameters, such as `vocab_size`, that the configuration omits.
 
-    Raises: UsageError: the class is not an objective or a setting does not fit it.
+    Raises: UsageError: the class in `cfg["objective"]` is not an objective, or it does not accept one of the settings.
     """
     from retable.objectives.base import Objective
 
@@ -83,9 +84,9 @@ def build_batches(cfg: Settings, tokenizer: Tokenizer, folder: Path, split: str,
 
     Args:
         folder: the cell of the `tokenize` stage, with `<split>.bin` and `<split>.units.npy`.
-        seed: seed of the order of the batches and of their corruption.
+        seed: random seed for the order of the batches and for the corruption of their tokens, such as masking.
 
-    Raises: UsageError: a file is missing or a setting does not fit the class.
+    Raises: UsageError: a file is missing, or the class in `cfg["batches"]` does not accept one of the settings.
     """
     from retable.data.batches import Batches
 
@@ -103,9 +104,9 @@ def build_batches(cfg: Settings, tokenizer: Tokenizer, folder: Path, split: str,
 
 
 def takes_setting(part: Settings, name: str) -> bool:
-    """Check whether the constructor of a configured part has a parameter of this name.
+    """Check whether the class that `part` configures has a constructor parameter `name`.
 
-    Raises: UsageError: the part does not name a class.
+    Raises: UsageError: `part` does not name a class.
     """
     return name in settings.parameters(part, "a part")
 

@@ -12,12 +12,12 @@ from retable.tasks.prefixes import PrefixTask
 
 
 def load_discriminator(cell: str) -> Discriminator:
-    """Load a classifier of text beginnings from a cell.
+    """Load a discriminator, a classifier of unfinished texts, from a cell.
 
     Args:
-        cell: any name of a cell that `retable.load` accepts.
+        cell: name or path of a cell, as for `retable.load`.
 
-    Raises: UsageError: the cell is of another kind, or a file is missing.
+    Raises: UsageError: the cell's system does not classify unfinished texts, or a file is missing.
     """
     folder = find_cell(cell)
     task = read_config(folder).get("task")

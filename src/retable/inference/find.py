@@ -5,13 +5,14 @@ from pathlib import Path
 from retable.core.errors import UsageError, closest
 
 RUN = "runs:/"
-PAYLOAD = ("model.safetensors", "vectors.bin")  # the cell of a trained system contains one or both
+# files of weights; the cell of a trained system contains at least one of these files
+PAYLOAD = ("model.safetensors", "vectors.bin")
 
 
 def find_cell(name: str | Path) -> Path:
     """Return the folder of a cell.
 
-    Cells are searched in `outputs/` of the working folder and of its studies.
+    Names of cells are looked up in `outputs/` of the working folder, and in `studies/*/outputs/`.
 
     name: a path, the name of a cell in `outputs/` (`pretrain/grammar/gpt-1`, or `gpt-1` if only one cell has this
         name), or an MLflow run, `runs:/<id>`.
@@ -30,7 +31,7 @@ def find_cell(name: str | Path) -> Path:
     cells = {"/".join(path.parts[-3:]): path for path in sorted(systems, reverse=True)}
     matches = [cell for cell in cells if f"/{cell}".endswith(f"/{name}")]
     if len(matches) > 1:
-        raise UsageError(f"{name} may be {' or '.join(sorted(matches))}; write one of them")
+        raise UsageError(f"{name} is ambiguous; write {' or '.join(sorted(matches))} instead")
     if matches:
         return cells[matches[0]]
     if not cells:

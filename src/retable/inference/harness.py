@@ -22,20 +22,20 @@ from retable.evaluation.scoring import Scorer
 from retable.inference.language import Language
 from retable.inference.load import load
 
-MAX_GEN_TOKS = 256  # the harness's default for tasks that set none
+MAX_GEN_TOKS = 256  # maximum number of tokens for tasks without max_gen_toks, as in the harness
 
 
 @register_model("retable")
 class CellLM(LM):
-    """A causal model (n-gram models and mixtures included), T5 or prefix LM, for the harness.
+    """A causal model (also an n-gram model or a mixture), T5 or prefix LM, for the harness.
 
     T5s and prefix LMs read the context as input.
 
     cell: name or path, as for `retable.load`.
     convention: converts a text to the form of the training corpus, such as `retable.corpora.conventions.text8`. A token
         that spans context and continuation belongs to the continuation, as in Retable's own benchmarks.
-    settings: settings of the harness, such as batch_size, which have no effect: texts are batched by their number of
-        tokens.
+    settings: other arguments of the harness, such as `batch_size`, which are ignored, because texts are batched by
+        their number of tokens.
     """
 
     def __init__(self, cell: str, device: str = "cpu", convention: Callable[[str], str] | None = None, **settings: Any):
@@ -46,7 +46,7 @@ class CellLM(LM):
         self._system, self._scorer = system, Scorer(system.system, system.tokenizer, convention)
 
     def loglikelihood(self, requests: list[Instance]) -> list[tuple[float, bool]]:
-        """Return each continuation's log-probability after its context, and whether greedy decoding writes it."""
+        """Return each continuation's log-probability after its context, and whether greedy decoding produces it."""
         contexts, continuations = self._scorer.encode(*_columns(requests))
         log_probs = self._scorer.log_prob(contexts, continuations)
         greedy = self._greedy(contexts, [len(ids) for ids in continuations])
@@ -62,11 +62,11 @@ class CellLM(LM):
         return self._scorer.log_prob(*self._scorer.encode([""] * len(texts), texts)).tolist()
 
     def generate_until(self, requests: list[Instance]) -> list[str]:
-        """Return greedily decoded texts, each cut at the first of its request's `until` strings."""
+        """Decode each request greedily; cut the text before the request's first `until` string."""
         texts = []
         for context, settings in (request.args for request in requests):
             if settings.get("do_sample"):
-                raise UsageError("tasks that sample are not supported; write do_sample: false in the task")
+                raise UsageError("tasks with sampling are not supported; write do_sample: false in the task")
             length = int(settings.get("max_gen_toks") or MAX_GEN_TOKS)
             (text,) = self._system.continue_(context, max_new_tokens=length)
             until = settings.get("until") or []
@@ -75,7 +75,7 @@ class CellLM(LM):
         return texts
 
     def _greedy(self, contexts: Sequence[Sequence[int]], lengths: Sequence[int]) -> list[list[int]]:
-        """Decode `lengths` tokens greedily after each context; contexts with equal `lengths` share batches."""
+        """Decode `lengths[i]` tokens greedily after `contexts[i]`; contexts with equal lengths share batches."""
         places = defaultdict(list)
         for place, length in enumerate(lengths):
             places[length].append(place)

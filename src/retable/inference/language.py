@@ -39,11 +39,11 @@ from retable.tokenizers.tokenizer import Token, Tokenizer
 
 Decoding = Literal["greedy", "beam", "sample", "contrastive"]
 
-BATCH = 32  # texts whose states are computed together
+BATCH = 32  # number of texts whose hidden states are computed together
 
 
 class Scored(NamedTuple):
-    """A text's log-probability in nats, and the parts of it from each token and each word."""
+    """A text's log-probability in nats, in total, for each token and for each word."""
 
     text: str
     log_prob: float
@@ -52,9 +52,9 @@ class Scored(NamedTuple):
 
 
 class Language(Loaded):
-    """A language model (counted, trained or mixed), an encoder such as BERT, or a T5.
+    """A language model (counted, neural or a mixture), an encoder such as BERT, or a T5.
 
-    Every text is scored independently, after the token that begins a stream.
+    Each text is scored independently of other texts, after the boundary token.
     """
 
     def __init__(self, folder: Path, system: System):
@@ -76,25 +76,26 @@ class Language(Loaded):
 
     @property
     def continues_prompt(self) -> bool:
-        """True if written texts continue the prompt; T5s and prefix LMs read it and write a separate text."""
+        """True if generated texts continue the prompt; False for T5s and prefix LMs, which write a separate text."""
         return self._writer().continues_prompt
 
     def perplexity(self, texts: str | Sequence[str], per: Literal["token", "word"] = "word") -> float:
         """Compute the perplexity per token or per word, over the texts as one stream.
 
-        The result is exp of the mean negative log-probability, as in the benchmark `perplexity`. Each text is a unit of
-        the corpus: a line, or a document with its lines.
+        The result is exp of the mean negative log-probability, as in the benchmark `perplexity`. Each text counts as
+        one unit of the corpus, which is a line or a document of several lines.
 
-        Raises: UsageError: `texts` is empty, or the system has no probabilities of texts.
+        Raises: UsageError: `texts` is empty, or the system computes no probabilities of texts.
         """
         return self.likelihood(texts)[f"perplexity_{per}"]
 
     def likelihood(self, texts: str | Sequence[str]) -> dict[str, float]:
         """Measure the likelihood of the texts as one stream.
 
-        Returns: `nats`, the counts of `tokens`, `words` and `bytes`, and `perplexity_token`, `perplexity_word` and
-            `bits_per_byte`. A line's end counts as a word and a byte. If the tokens do not determine the whole text,
-            `bytes_lost` (the share of lost bytes) replaces `bits_per_byte`.
+        Returns: `nats` (the negative log-likelihood), the counts `tokens`, `words` and `bytes`, and `perplexity_token`,
+            `perplexity_word` and `bits_per_byte`. Each line end counts as one word and one byte. If the text cannot be
+            restored from its tokens, the result contains `bytes_lost`, the share of the bytes that are lost, instead of
+            `bits_per_byte`.
         """
         system = self._probabilities()
         if not (texts := listed(texts)):
@@ -167,10 +168,10 @@ class Language(Loaded):
         special_tokens: bool = False,
         **settings: Any,
     ) -> list[str]:
-        """Return a continuation of each prompt, without the prompt, up to the end of the text.
+        """Return a continuation of each prompt up to the end of the text, without the prompt.
 
         Args:
-            prompts: a text or several.
+            prompts: one or more texts.
             strategy: greedy, beam, sample or contrastive.
             max_new_tokens: maximum length of a continuation.
             special_tokens: read names of special tokens in a prompt, such as <extra_id_0>, as special tokens and not as
@@ -196,7 +197,7 @@ class Language(Loaded):
     ) -> list[tuple[str, float]]:
         """Return `n` texts that begin with the prompt, each with the log-probability of its continuation, in nats.
 
-        Beam search returns the best first. The settings are those of `continue_`.
+        Beam search returns the best text first. `settings` are the same as in `continue_`.
 
         Raises: UsageError: a setting is unknown or out of range.
         """
@@ -217,9 +218,9 @@ class Language(Loaded):
         special_tokens: bool = False,
         **settings: Any,
     ) -> Iterator[str]:
-        """Yield the continuation of a prompt piece by piece during generation; pieces include their spaces.
+        """Yield the continuation of a prompt in pieces while it is generated; pieces contain the spaces between words.
 
-        The settings are those of `continue_`.
+        `settings` are the same as in `continue_`.
 
         Raises: UsageError: the strategy is beam search, or a setting is unknown or out of range.
         """
@@ -239,7 +240,7 @@ class Language(Loaded):
         for token in chosen.stream(writer.model, begun, writer.end):
             written.append(token)
             text = writer.whole(begun, written)
-            if not text.endswith("\ufffd"):  # U+FFFD marks an incomplete character
+            if not text.endswith("\ufffd"):  # U+FFFD stands for an incomplete character
                 if text != shown:
                     yield text[len(shown) :]
                 shown = text
@@ -253,16 +254,17 @@ class Language(Loaded):
         """Return the hidden states of each text, float32.
 
         Args:
-            texts: a text or several.
-            pooling: how to reduce the last layer to one vector: the mean or maximum over the tokens and marks, or the
-                state of the first token ([CLS] of a BERT) or of the last token. None returns all states.
-                sentence-transformers calls these poolings mean, max, cls and lasttoken.
+            texts: one or more texts.
+            pooling: how to reduce the last layer to one vector: the mean or maximum over all tokens, including marks
+                such as [CLS], or the state of the first token ([CLS] of a BERT) or of the last token. If `pooling` is
+                None, all states are returned. In sentence-transformers, these poolings are called mean, max, cls and
+                lasttoken.
             max_length: maximum number of tokens, including marks; by default the model's limit. Longer texts are cut at
-                the end, with a warning. sentence-transformers calls this setting max_seq_length.
+                the end, with a warning. In sentence-transformers, `max_length` is called max_seq_length.
 
         Returns: with `pooling`, one vector per text, (n, D). Without `pooling`, a list with the states of each text,
-            (K, T, D), in all layers. The first layer is the one without context. The T tokens include the marks around
-            the text.
+            (K, T, D). For BERT and ELMo, the K layers are all layers; the first one is the input layer, which has no
+            context. For other models, K is 1, the last layer. The T tokens include the marks around the text.
         """
         if self._model is None:
             raise UsageError(f"{self.folder} has no hidden states; use an LSTM, a GPT, an ELMo, a BERT or a T5")
@@ -324,7 +326,7 @@ class Language(Loaded):
         ]
 
     def _rows(self, texts: Sequence[str], max_length: int | None) -> list[list[int]]:
-        """Return the ids of each text between its marks, cut to `max_length` or the model's limit."""
+        """Return the ids of each text with its marks, cut to `max_length` or the model's limit."""
         model, marks, boundary = self._model, self.tokenizer.special_ids, self.tokenizer.boundary
         assert model is not None
         if isinstance(model, LeftToRight):
@@ -387,7 +389,7 @@ def _strategy(name: str, max_new_tokens: int, *, seed: int = 1, **settings: Any)
     settings = {"max_new_tokens": max_new_tokens, **_DEFAULTS.get(name, {}), **settings}
     require(seed, Seed, "seed")
     strategy: Strategy | None = None
-    with contextlib.suppress(TypeError):  # raised for a text instead of a number, which `require` reports below
+    with contextlib.suppress(TypeError):  # a setting is a string instead of a number; `require` reports it below
         strategy = Sampling(seeded(seed), **settings) if name == "sample" else _STRATEGIES[name](**settings)
     for setting, value in settings.items():
         require(value, known[setting], setting)
@@ -403,16 +405,19 @@ def _settings_of(strategy: str) -> dict[str, Any]:
 
 
 def _advice(setting: str, known: Sequence[str]) -> str:
-    """Return what to write instead of a setting that a strategy does not have."""
+    """Return alternatives to an unknown setting of a strategy, for an error message."""
     others = [name for name in _STRATEGIES if setting in _settings_of(name)]
     if setting == "do_sample":
-        others = ["sample"]  # Hugging Face's name for sampling
+        others = ["sample"]  # `do_sample` is the setting of Hugging Face for sampling
     better = [f'strategy="{name}"' for name in others] or get_close_matches(setting, known, n=1)
     return " or ".join([*better, f"one of {', '.join(known)}"])
 
 
 def _by_words(text: str, tokens: Sequence[Token], log_probs: np.ndarray) -> Iterator[tuple[str, float]]:
-    """Yield the words with the sums of their tokens' log-probabilities; tokens after the last word belong to it."""
+    """Yield each word with the summed log-probability of its tokens.
+
+    Tokens after the last word count as tokens of the last word.
+    """
     if not (words := text.split()):
         return
     ends, at = [], 0

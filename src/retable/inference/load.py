@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def load(name: str | Path, device: str = "cpu") -> "Language | Vectors | TaskSystem":
-    """Load the trained system of a cell; its attribute `can` lists its methods.
+    """Load the trained system of a cell; the system's attribute `can` lists its methods.
 
     The loaded system gives the same results as the stages that evaluate it.
 

@@ -71,14 +71,14 @@ def warn_of_cut(n_cut: int, n_texts: int, limit: str) -> None:
     """Warn that `n_cut` of `n_texts` texts were cut at the end.
 
     Args:
-        limit: the limit in words, such as "max_length=128".
+        limit: the limit as the warning shows it, such as "max_length=128".
     """
     if n_cut:
         warn(f"{n_cut:,} of {n_texts:,} texts have more tokens than {limit}, and were cut at the end")
 
 
 def listed(value: Any) -> list[Any]:
-    """Return one text, or several texts or pairs of texts, as a list; each text is read as `with_line_feeds` does."""
+    """Return one text, several texts or pairs of texts as a list, with line ends as in `with_line_feeds`."""
     return [_as_read(each) for each in ([value] if isinstance(value, str) else value)]
 
 

@@ -1,6 +1,6 @@
-"""A cell's system as a model of MLflow, which maps a table of texts to a table of results.
+"""A cell's system as an MLflow model that maps a table of texts to a table of results.
 
-The page docs/howto/mlflow.md, "Serve a cell as a registered model", lists the input and answer columns of each kind of
+The page docs/howto/mlflow.md, "Serve a cell as a registered model", lists the input and output columns of each kind of
 system.
 """
 
@@ -19,7 +19,7 @@ from retable.inference.tasks import Chooser, Classifier, Reader, Resolver, Summa
 from retable.inference.vectors import Vectors
 from retable.tracking import registry
 
-PAIR = ("text", "text_pair")  # Columns of a classifier; most tasks have only the first.
+PAIR = ("text", "text_pair")  # Input columns of a classifier; most tasks have only the first column.
 SHOWN = 3  # Number of rows in a model's input example.
 # Packages in the environment of a served model; Retable itself is stored with the model.
 REQUIREMENTS = (
@@ -55,8 +55,8 @@ def answers(system: Language | Vectors | TaskSystem, table: pd.DataFrame) -> pd.
         table: the inputs. The kind of system determines the columns: `text`, `word`, `question` and `context`,
             `context` and `endings`, or `sentences`.
 
-    Returns: one row per row of the table: scores in nats, vectors, labels, tags or texts.
-    Raises: UsageError: the system has no result for a text.
+    Returns: for each row of `table` one row: scores in nats, vectors, labels, tags or texts.
+    Raises: UsageError: this kind of system computes no results for single texts.
     """
     match system:
         case Language() if "score" in system.can:
@@ -92,7 +92,7 @@ def answers(system: Language | Vectors | TaskSystem, table: pd.DataFrame) -> pd.
 def examples(system: Language | Vectors | TaskSystem) -> pd.DataFrame:
     """Return example rows from the validation text of the system's corpus or task.
 
-    Raises: UsageError: this text is missing.
+    Raises: UsageError: the validation text is missing.
     """
     match system:
         case Vectors():
@@ -124,7 +124,8 @@ def register(system: Language | Vectors | TaskSystem, name: str) -> int:
     The model has a signature, an example and requirements, and is linked to the run that made the cell, if MLflow
     contains this run.
 
-    Raises: UsageError: the system has no result for a text, the example's text is missing, or MLflow refuses the name.
+    Raises: UsageError: this kind of system computes no results for single texts, the validation text for the example is
+        missing, or MLflow refuses the name.
     """
     table = examples(system)
     return registry.register(system.folder, name, __name__, table, answers(system, table), REQUIREMENTS)

@@ -20,13 +20,14 @@ from retable.core.systems import LanguageModel, System
 from retable.inference.build import Settings, build_batches, build_counted, build_model, build_objective
 from retable.tokenizers.tokenizer import Tokenizer
 
-SYSTEM = ("config.yaml", "model.safetensors", "tokenizer.json", "vectors.bin", "parts")  # read by `load_system`
+# files and folders that `load_system` reads
+SYSTEM = ("config.yaml", "model.safetensors", "tokenizer.json", "vectors.bin", "parts")
 
 
 def read_config(cell: Path) -> Settings:
     """Return the resolved settings of a cell.
 
-    Raises: UsageError: the file is missing or damaged.
+    Raises: UsageError: `config.yaml` is missing or damaged.
     """
     path = require(cell / "config.yaml")
     try:
@@ -42,7 +43,7 @@ def load_system(cell: Path) -> System:
     """Load the system of a cell; the class of its objective determines the kind of system.
 
     Returns: a language model (for ELMo, one per direction), word vectors, or a trained objective with a method
-        `held_out(split)` that measures it.
+        `held_out(split)` that computes its metrics on a split.
     """
     cfg = read_config(cell)
     if "adaptation" in cfg:
@@ -81,7 +82,7 @@ def load_system(cell: Path) -> System:
 
 
 def load_language_model(cell: Path) -> LanguageModel:
-    """Load a part of a mixture from `cell`.
+    """Load a language model that is part of a mixture from `cell`.
 
     Raises: UsageError: the cell is not a language model.
     """
@@ -94,7 +95,8 @@ def load_language_model(cell: Path) -> LanguageModel:
 def parts_of(cell: Path) -> list[Path]:
     """Return the cells inside the cell of a mixture or adapted system.
 
-    Raises: UsageError: the folder `parts` contains other files, or links, which may form a cycle.
+    Raises: UsageError: the folder `parts` contains a file that is not a part, or a symbolic link (links may form a
+        cycle).
     """
     parts = [*require(cell / "parts").iterdir()]
     for part in parts:
@@ -104,7 +106,7 @@ def parts_of(cell: Path) -> list[Path]:
 
 
 def carry_parts(cells: Sequence[Path], folder: Path) -> None:
-    """Copy the systems of a mixture, or of an adapted system, into its cell.
+    """Copy the systems inside a mixture or an adapted system into its cell.
 
     Raises: UsageError: a file of a system is missing or damaged.
     """
@@ -142,7 +144,7 @@ def load_vectors(path: Path, compose: Callable[[str], np.ndarray] | None = None)
     The words in the file are assumed to be in order of falling frequency.
 
     Args:
-        compose: returns the vector, (D,), of a word that is not in the file; None if there is no such function.
+        compose: None, or a function that returns the vector, (D,), of a word that is not in the file.
 
     Raises: UsageError: the file is missing or damaged.
     """
@@ -153,7 +155,7 @@ def load_vectors(path: Path, compose: Callable[[str], np.ndarray] | None = None)
 
 
 def _ngram_composer(cfg: Settings, weights: Path, words: list[str]) -> Callable[[str], np.ndarray] | None:
-    """Return a function from strings to vectors, for fastText with n-grams; None for other models."""
+    """Return a function from strings to vectors for fastText with character n-grams, and None for other models."""
     from retable.models.base import VectorModel
     from retable.training.weights import load_weights, read_weights
 
@@ -162,5 +164,6 @@ def _ngram_composer(cfg: Settings, weights: Path, words: list[str]) -> Callable[
         return None
     model = settings.build(cfg["model"], "model", VectorModel, words=words)
     owner, name, _ = next(key for key in read_weights(weights) if "model." in key).partition("model.")
-    load_weights(model, weights, prefix=owner + name)  # `owner` is the objective, or its word-by-word trainer.
-    return model.vector if len(model.units) > len(words) else None  # Without n-grams, each word is one unit.
+    # `owner` is the prefix of the weights of the objective, or of its word-by-word trainer.
+    load_weights(model, weights, prefix=owner + name)
+    return model.vector if len(model.units) > len(words) else None  # Without character n-grams, each word is one unit.

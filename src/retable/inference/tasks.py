@@ -56,7 +56,7 @@ from retable.training.weights import load_weights
 class TaskSystem(Loaded):
     """A system trained on a task.
 
-    Models that read the spelling of words also accept words that were not in training.
+    Models that read the spelling of words also accept words that did not occur in training.
     """
 
     task: Any  # a task of the kind that the subclass supports
@@ -81,7 +81,7 @@ class TaskSystem(Loaded):
 
     @property
     def text(self) -> Text:
-        """The tokenizer, or the vocabulary of words that the model spells."""
+        """The tokenizer; for a model that reads words letter by letter, the vocabulary of words."""
         return self._text
 
     def _objective(self, config: Any) -> Objective:
@@ -146,7 +146,7 @@ class Classifier(TaskSystem):
         predictions = self._predict(self._examples(texts))
         if not isinstance(self.task.labels, Classes):
             return [float(each) for each in predictions]
-        names = [*self.labels, ""]  # "" is for a model that writes labels and wrote another text
+        names = [*self.labels, ""]  # "" if a model that writes labels as text wrote another text
         return [names[int(each)] for each in predictions]
 
     @torch.inference_mode()
@@ -171,20 +171,21 @@ class Classifier(TaskSystem):
         The format follows from the file's suffix: delimited text, JSON lines or parquet. A file without a header is
         read like the task's test set.
 
-        Returns: the file's columns and `predicted`, the label or score. A head that computes probabilities adds the
-            columns `probability`, of the predicted label, and `p(NAME)`, of each class.
+        Returns: the file's columns, and the column `predicted` with the label or score. If the head computes
+            probabilities, there are also the columns `probability` (of the predicted label) and `p(NAME)` (of each
+            class, NAME).
 
-        Raises: UsageError: the file is missing, damaged, empty, lacks a column, or has a column named like a
-            prediction.
+        Raises: UsageError: the file is missing, damaged or empty, lacks a column, or has a column with the name of a
+            column of predictions.
         """
         path = Path(file)
         table = self._table(path)
         if missing := [name for name in self.task.sentences if name not in table.columns]:
             existing = ", ".join(map(repr, table.columns)) or "none"
-            raise UsageError(f"{path} has no column {missing[0]!r}, which {self.folder} reads; it has {existing}")
+            raise UsageError(f"{path} has no column {missing[0]!r}, which {self.folder} reads; its columns: {existing}")
         rows = list(table.rows)
         if not rows:
-            raise UsageError(f"{path} has no rows; write one per text")
+            raise UsageError(f"{path} has no rows; write one row per text")
         for row in rows:
             if missing := [name for name in self.task.sentences if row.fields.get(name) is None]:
                 raise UsageError(f"{path}, {row.place} has no {missing[0]!r}; add a value, or remove the row")
@@ -201,7 +202,7 @@ class Classifier(TaskSystem):
             results = pd.concat([results, shares], axis=1)
         read = pd.DataFrame([row.fields for row in rows], dtype=object)
         if twice := [name for name in results if name in read]:
-            raise UsageError(f"{path} has a column {twice[0]!r}, which is a column of predictions; rename it")
+            raise UsageError(f"{path} has a column {twice[0]!r}, the name of a column of predictions; rename it")
         return pd.concat([read, results], axis=1)
 
     def _table(self, path: Path) -> Table:
@@ -211,7 +212,8 @@ class Classifier(TaskSystem):
         known = inspect.signature(read).parameters
         form = dict(task.get("form") or {}) | (dict(file) if isinstance(file, Mapping) else {})
         form = {name: value for name, value in form.items() if name in known and name not in ("path", "gold")}
-        if task.get("read") or {"columns", "pattern"} & form.keys():  # the user's file may have a header anyway
+        # The user's file may have a header even if the task's file has none.
+        if task.get("read") or {"columns", "pattern"} & form.keys():
             try:
                 table = read_table(path)
                 if set(self.task.sentences) <= set(table.columns):

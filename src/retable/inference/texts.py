@@ -9,7 +9,7 @@ from retable.tokenizers.tokenizer import Tokenizer
 
 
 def write_text(text: Text, cell: Path) -> None:
-    """Write a tokenizer (`tokenizer.json`), or the words that a model spells (`vocabulary.json`), to a cell."""
+    """Write `tokenizer.json` to a cell, or `vocabulary.json` for a model that reads words letter by letter."""
     text.save(cell / ("tokenizer.json" if isinstance(text, Tokenizer) else "vocabulary.json"))
 
 

@@ -59,7 +59,7 @@ class Vectors:
         return float(first @ second)
 
     def neighbours(self, word: str, k: int = 10) -> list[tuple[str, float]]:
-        """Return the `k` nearest words with their cosines, in falling order.
+        """Return the `k` nearest words with their cosines, nearest first.
 
         Raises: UsageError: the word has no vector.
         """
@@ -68,7 +68,7 @@ class Vectors:
     def analogy(self, a: str, b: str, c: str, k: int = 1) -> list[tuple[str, float]]:
         """Return the words that are to `c` as `b` is to `a`, by 3CosAdd.
 
-        Returns: the `k` words nearest to b − a + c, except these three, with their cosines.
+        Returns: the `k` words nearest to b − a + c, except `a`, `b` and `c`, each with its cosine.
         """
         one, two, three = unit(self.vectors([a, b, c]))
         scores = unit(self.system.vectors) @ unit((two - one + three)[None])[0]

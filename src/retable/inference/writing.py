@@ -19,12 +19,12 @@ from retable.tokenizers.tokenizer import Tokenizer
 class Writer:
     """A system and its tokenizer, with the interface that `retable.generation` needs.
 
-    A language model continues a prompt, which follows the token that begins a stream. An encoder-decoder or a prefix LM
+    A language model continues a prompt, which is placed after the boundary token. An encoder-decoder or a prefix LM
     reads the prompt, followed by the token that ended inputs in training, and writes a separate text.
 
     model: the system for `retable.generation`.
     continues_prompt: whether the written text continues the prompt.
-    end: the token that ends the text; None if `stop` is false.
+    end: the id of the token that ends a generated text; None if `stop` is false.
 
     stop: whether the end token ends a text; otherwise texts end at the maximum length.
     """
@@ -36,7 +36,7 @@ class Writer:
         self.model: NextToken
         if not isinstance(objective, Writing):
             self.model, self._mark = next_token(system), boundary
-        elif objective.start_id is None:  # the decoder's input begins with the end mark
+        elif objective.start_id is None:  # without a start token, the decoder's input begins with the boundary token
             self.model, self._mark = Conditioned(objective, boundary), boundary
         else:
             self.model = Conditioned(objective, objective.start_id)
@@ -44,7 +44,10 @@ class Writer:
         self.end = self._mark if stop else None
 
     def encode(self, prompts: Sequence[str], special_tokens: bool = False) -> list[list[int]]:
-        """Return the ids of each prompt, with the mark that begins or ends it.
+        """Return the ids of each prompt, with a start or end token.
+
+        If the written text continues the prompt, the prompt begins with the boundary token. If the system writes a
+        separate text, the prompt ends with the token that ended inputs in training.
 
         special_tokens: read names of special tokens in a prompt as special tokens and not as text.
         """
@@ -63,7 +66,7 @@ class Writer:
         return whole.removeprefix(begun).strip()
 
     def whole(self, prompt: Sequence[int], written: Sequence[int]) -> str:
-        """Return the written text without the end mark, after the prompt if it continues the prompt.
+        """Return the prompt and the text written after it, or only the text of a system that does not continue prompts.
 
         Args:
             prompt: ids that `encode` returned.
@@ -84,7 +87,7 @@ class TaskWriting:
 
 
 def load_writing(cell: Path) -> TaskWriting:
-    """Load the system of a task's cell that writes texts, such as a translator.
+    """Load a system that writes texts, such as a translator, from a task's cell.
 
     Raises: UsageError: the system writes no texts.
     """

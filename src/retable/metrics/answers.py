@@ -1,7 +1,7 @@
 """Exact match and F1 of answers as in SQuAD v1.1 (Rajpurkar et al. 2016, section 6.1; evaluate-v1.1.py).
 
-Both metrics compare lower-case words without punctuation and articles, and use the best of a question's reference
-answers.
+Both metrics compare lower-case words without punctuation and articles. If a question has several reference answers, the
+answer with the highest score counts.
 """
 
 import re
@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from retable.core.errors import UsageError
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
-NO_PUNCTUATION = str.maketrans("", "", string.punctuation)  # ASCII only, as in the official script
+# removes only ASCII punctuation, as the official script does
+NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalise(answer: str) -> list[str]:
@@ -33,7 +34,7 @@ def exact_match(prediction: str, answers: Sequence[str]) -> bool:
 
 
 def word_f1(prediction: str, answers: Sequence[str]) -> float:
-    """Compute the highest F1 between the bags of words of the prediction and an answer.
+    """Compute F1 of the prediction with each answer, as bags of words; return the highest.
 
     F1 is 0 if a prediction and an answer share no word, even if both are empty.
 
@@ -52,7 +53,7 @@ def answer_scores(predictions: Mapping[str, str], answers: Mapping[str, Sequence
     Predictions and answers are keyed by question id. Predictions for other questions are ignored.
 
     Raises: UsageError: a prediction is missing. (The official script scores a missing prediction as 0, which hides that
-        a file belongs to another split.)
+        the predictions are for another split.)
     """
     if missing := [question for question in answers if question not in predictions]:
         raise UsageError(

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 def confusion_matrix(labels: ArrayLike, predictions: ArrayLike, classes: Sequence) -> NDArray[np.int64]:
     """Count the (label, prediction) pairs of two 1-D sequences with values in `classes`.
 
-    Returns: counts, (C, C), rows by label.
+    Returns: counts, (C, C), with labels in rows and predictions in columns.
     Raises: ValueError: the sequences have different lengths.
     """
     index = {name: i for i, name in enumerate(classes)}
@@ -60,10 +60,12 @@ def matthews_of_sums(
 
 
 def f1(confusion: ArrayLike, positive: int = 1) -> NDArray[np.float64]:
-    """Compute F1 of class `positive`; (..., C, C) to (...). F1 is 0 if the class never occurs.
+    """Compute F1 of class `positive`; (..., C, C) to (...).
+
+    F1 is 0 if the class occurs neither in the labels nor in the predictions.
 
     Args:
-        confusion: counts of `confusion_matrix`, rows by label.
+        confusion: counts from `confusion_matrix`, with labels in rows.
     """
     confusion = np.asarray(confusion, dtype=np.float64)
     true_positives = confusion[..., positive, positive]

@@ -1,14 +1,14 @@
-"""Compare two systems over seeds and test units together.
+"""Comparison of two systems that accounts for the choice of seeds and of test units.
 
-Both systems are measured on the same units, each with one run per seed. The difference of their means has two
+Both systems are measured on the same units. Each system has one run per seed. The difference of their means has two
 independent sources of error, whose variances add up:
 
 - choice of units: the jackknife variance of the difference, over blocks of units (Efron and Stein 1981). For a metric
   that is a mean over units, this variance equals that of the paired t-test.
 - choice of seeds: the variance s²/n of each system's mean over n seeds, as in Welch's t-test (1947).
 
-The interval is Student's. The degrees of freedom of the interval are those of a sum of variances (Satterthwaite 1946).
-The interaction of seeds and units is included in both variances, so the interval is slightly too wide.
+The confidence interval uses Student's t distribution, with the degrees of freedom of a sum of variances (Satterthwaite
+1946). The interaction of seeds and units is included in both variances, so the interval is slightly too wide.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from scipy.special import stdtr, stdtrit
 
 from retable.metrics.units import Best, Sums
 
-FEWEST = 5  # Minimum number of blocks for an interval; two documents have only three resamples.
+FEWEST = 5  # Minimum number of blocks for an interval; two blocks have only three different resamples.
 ALPHA = 0.05  # Significance level.
 POWER = 0.8  # Probability that `seeds_needed` seeds give a significant difference.
 MOST_SEEDS = 1000  # Largest number of seeds that `seeds_needed` tries.
@@ -30,26 +30,27 @@ MOST_SEEDS = 1000  # Largest number of seeds that `seeds_needed` tries.
 class Comparison(NamedTuple):
     """The difference between two systems (the first minus the second), with its uncertainty."""
 
-    difference: float  # The difference of means over seeds, on the scale of the test (nats for perplexities).
-    low: float  # Lower end of the 95 % interval; NaN without units if a system has one seed.
+    difference: float  # Difference of the means over seeds; for perplexities, difference of their logarithms, in nats.
+    low: float  # Lower end of the 95 % interval; NaN if there are no units and a system has one seed.
     high: float
     p: float  # Two-sided p-value.
     best: Best
     seeds: tuple[int, int]
-    n_blocks: int  # Blocks of test units; 0 if the interval is over seeds only.
+    n_blocks: int  # Number of blocks of test units; 0 if the interval is over seeds only.
     over_seeds: bool  # False if a system has one seed, so that the interval covers the choice of units only.
     better: int  # Number of pairs of runs, one per system, in which the first system is better.
     pairs: int  # Number of all pairs of runs, one per system.
-    seeds_needed: int | None  # Seeds per system for a significant difference; None: more than MOST_SEEDS.
+    # Seeds per system needed for a significant difference; None if unknown or above MOST_SEEDS.
+    seeds_needed: int | None
 
     def verdict(self, p: float | None = None) -> str:
         """Return whether the first system is better, worse or undecided, as a phrase for tables.
 
         An undecided verdict also contains the number of seeds that would decide, or "only more test units". A verdict
-        that is based on one seed is marked.
+        that is based on one seed contains the words "one seed".
 
         Args:
-            p: p-value adjusted for several comparisons; by default the comparison's own.
+            p: p-value adjusted for several comparisons; by default the unadjusted p-value.
         """
         p = self.p if p is None else p
         if isnan(p):
@@ -71,16 +72,16 @@ def compare(
     """Compare the runs of two systems.
 
     Args:
-        values: results of the first system's runs, (n,), on the scale of the test.
-        others: results of the second system's runs, (m,).
-        best: which values are better; None counts as `highest`.
-        sums: the sums over units of each run of the first system; empty if there are no units.
+        values: results of the first system's runs, (n,); for perplexities, their logarithms.
+        others: results of the second system's runs, (m,), on the same scale.
+        best: whether the `highest` or the `lowest` values are better; None counts as `highest`.
+        sums: for each run of the first system, its `Sums` over test units; empty if there are no units.
         other_sums: the same for the second system, over the same units in the same order.
     """
     first, second = np.asarray(values, dtype=np.float64), np.asarray(others, dtype=np.float64)
     n, m = len(first), len(second)
     difference = float(first.mean() - second.mean())
-    errors: list[tuple[float, int]] = []  # variances and their degrees of freedom
+    errors: list[tuple[float, int]] = []  # pairs of a variance and its degrees of freedom
     blocks = len(sums[0].of_blocks) if sums and other_sums else 0
     if blocks >= FEWEST:
         left_out = jackknife(sums) - jackknife(other_sums)
@@ -100,9 +101,9 @@ def compare(
 
 
 def jackknife(runs: Sequence[Sums]) -> NDArray[np.float64]:
-    """Compute a metric without each block of units in turn, averaged over runs, (n_blocks,).
+    """Compute a metric, averaged over runs, with each block of units left out, (n_blocks,).
 
-    The metric is on the scale of the test, see `Sums.compared`.
+    The metric is transformed by `Sums.compared`, such as log for perplexities.
     """
     results = []
     for run in runs:
@@ -118,7 +119,7 @@ def interval(difference: float, errors: Sequence[tuple[float, int]]) -> tuple[fl
     Args:
         errors: (variance, degrees of freedom) of each part of the error; Satterthwaite's formula combines them.
 
-    Returns: both ends and the two-sided p-value; NaN if `errors` is empty.
+    Returns: both ends of the interval and the two-sided p-value; all are NaN if `errors` is empty.
     """
     if not errors:
         return nan, nan, nan
@@ -132,20 +133,21 @@ def interval(difference: float, errors: Sequence[tuple[float, int]]) -> tuple[fl
 
 
 def _seeds_needed(size: float, of_units: float, freedom_of_units: int, spread: float, fewest: int) -> int | None:
-    """Return the fewest seeds per system that detect a difference with probability POWER.
+    """Return how many seeds per system detect a difference with probability POWER.
 
-    The difference has the size `size`. The search begins at `fewest` seeds. None means more than MOST_SEEDS.
+    The absolute difference is `size`. The search begins at `fewest` seeds. The result is None if MOST_SEEDS seeds do
+    not suffice.
     """
     n = np.arange(fewest, MOST_SEEDS + 1)
     of_seeds = spread / n
     variance, squares = of_units + of_seeds, of_units**2 / freedom_of_units + of_seeds**2 / (2 * (n - 1))
-    freedom = variance**2 / np.maximum(squares, np.finfo(float).tiny)  # avoids 0 / 0 if nothing varies
+    freedom = variance**2 / np.maximum(squares, np.finfo(float).tiny)  # `tiny` avoids 0 / 0 if all variances are 0
     enough = size > (stdtrit(freedom, 1 - ALPHA / 2) + stdtrit(freedom, POWER)) * np.sqrt(variance)
     return int(n[enough][0]) if enough.any() else None
 
 
 def holm(p_values: ArrayLike) -> NDArray[np.float64]:
-    """Adjust p-values for multiple comparisons by Holm's step-down rule (1979); NaNs are kept and not counted."""
+    """Adjust p-values for multiple comparisons by Holm's step-down rule (1979); NaNs stay NaN and do not count."""
     p = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(p)[: np.count_nonzero(~np.isnan(p))]
     adjusted = np.full(p.shape, nan)

@@ -1,9 +1,9 @@
 """Coreference metrics: MUC, B³, CEAF_φ4 and their mean, the CoNLL average.
 
 Vilain et al. 1995, Bagga and Baldwin 1998, and Luo 2005 define the three metrics. The key is the set of correct
-clusters, and the response the set of predicted ones. A mention that is only in the key is an error of recall. A mention
-that is only in the response is an error of precision. The reference scorer counts mentions in the same way (Pradhan et
-al. 2014).
+clusters, and the response is the set of predicted clusters. A mention that is only in the key lowers recall. A mention
+that is only in the response lowers precision. The reference scorer counts mentions in the same way (Pradhan et al.
+2014).
 
 Each metric has a precision and a recall. For several documents, numerators and denominators are summed before the
 division.
@@ -23,13 +23,13 @@ from retable.metrics.intervals import Statistic
 Clusters = Sequence[Collection[Hashable]]
 
 METRICS = ("muc", "b_cubed", "ceaf")
-# The counts of a document for each metric.
+# The four counts of a document that each metric needs.
 PARTS = ("recall_numerator", "recall_denominator", "precision_numerator", "precision_denominator")
 COLUMNS = tuple(f"{metric}_{part}" for metric in METRICS for part in PARTS)
 
 
 def coreference_counts(key: Clusters, response: Clusters) -> NDArray[np.float64]:
-    """Compute the COLUMNS of a document, (12,).
+    """Compute the 12 counts of a document, in the order of COLUMNS.
 
     If a mention is repeated, only its first occurrence counts.
 
@@ -66,7 +66,7 @@ def coreference_counts(key: Clusters, response: Clusters) -> NDArray[np.float64]
 
 
 def recall(counts: ArrayLike, metric: str) -> NDArray[np.float64]:
-    """Compute the recall, from 0 to 1, (...), from counts summed over documents. Recall is 0 if the key is empty.
+    """Compute recall from counts summed over documents; (..., 12) to (...). Recall is 0 if the key is empty.
 
     Args:
         counts: sums of the results of `coreference_counts`, (..., 12), in the order of COLUMNS.
@@ -77,8 +77,9 @@ def recall(counts: ArrayLike, metric: str) -> NDArray[np.float64]:
 
 
 def precision(counts: ArrayLike, metric: str) -> NDArray[np.float64]:
-    """Compute the precision, from 0 to 1, (...), from counts summed over documents. Precision is 0 if the response is
-    empty.
+    """Compute precision from counts summed over documents; (..., 12) to (...).
+
+    Precision is 0 if the response is empty.
 
     Args:
         counts: sums of the results of `coreference_counts`, (..., 12), in the order of COLUMNS.
@@ -89,7 +90,7 @@ def precision(counts: ArrayLike, metric: str) -> NDArray[np.float64]:
 
 
 def f1(counts: ArrayLike, metric: str) -> NDArray[np.float64]:
-    """Compute the harmonic mean of recall and precision, from 0 to 1, (...). F1 is 0 if both are 0.
+    """Compute F1, the harmonic mean of recall and precision; (..., 12) to (...). F1 is 0 if both are 0.
 
     Args:
         counts: sums of the results of `coreference_counts`, (..., 12), in the order of COLUMNS.
@@ -101,7 +102,7 @@ def f1(counts: ArrayLike, metric: str) -> NDArray[np.float64]:
 
 
 def conll_average(counts: ArrayLike) -> NDArray[np.float64]:
-    """Compute the mean F1 of the three metrics, from 0 to 1, (...), from summed counts (..., 12)."""
+    """Compute the mean of the F1 of the three metrics from summed counts; (..., 12) to (...)."""
     return np.mean([f1(counts, metric) for metric in METRICS], axis=0)
 
 
@@ -120,7 +121,7 @@ def coreference_metrics(counts: ArrayLike) -> dict[str, float]:
 
 
 def _parts(counts: ArrayLike, metric: str) -> NDArray[np.float64]:
-    """Return the four PARTS of a metric, (4, ...)."""
+    """Select the four counts of a metric from all counts; (..., 12) to (4, ...)."""
     first = COLUMNS.index(f"{metric}_{PARTS[0]}")
     return np.moveaxis(np.asarray(counts, dtype=np.float64)[..., first : first + len(PARTS)], -1, 0)
 

@@ -1,4 +1,4 @@
-"""Pearson's correlation. Spearman's correlation is Pearson's correlation of `ranks`."""
+"""Pearson's correlation. Spearman's correlation is that of the `ranks` of x and y."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -7,15 +7,14 @@ from numpy.typing import ArrayLike, NDArray
 def moments(x: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
     """Compute the contribution of each of n pairs to a correlation, (n, 6): 1, x, y, x², y², xy.
 
-    x and y are standardised to mean 0 and standard deviation 1. If all values of x or of y are equal, they become
-    zeros.
+    x and y are standardised to mean 0 and standard deviation 1. A constant x or y is replaced by zeros.
 
-    Raises: ValueError: the sides are empty or differ in length.
+    Raises: ValueError: x and y are empty or differ in length.
     """
     first, second = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if len(first) != len(second) or not len(first):
         raise ValueError(
-            f"{len(first)} and {len(second)} numbers; a correlation needs two sides of equal length, 1 or more"
+            f"{len(first)} and {len(second)} numbers; a correlation needs two lists of equal length, at least 1"
         )
     first, second = _standard(first), _standard(second)
     return np.stack([np.ones_like(first), first, second, first**2, second**2, first * second], axis=-1)

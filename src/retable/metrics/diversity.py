@@ -23,10 +23,10 @@ def distinct(samples: Samples, n: int) -> float:
 
 
 def repetition(samples: Samples, n: int = 4) -> float:
-    """Compute the share of a sample's n-grams that occurred earlier in it, averaged over samples.
+    """Compute the share of n-grams that occurred earlier in the same sample, averaged over samples.
 
-    This is seq-rep-n of Welleck et al. 2020, section 6.1. Samples shorter than n are skipped. The result is NaN if all
-    samples are skipped.
+    The measure is seq-rep-n of Welleck et al. 2020, section 6.1. Samples shorter than n are skipped. The result is NaN
+    if all samples are skipped.
 
     Args:
         samples: the tokens of each sample.
@@ -36,8 +36,9 @@ def repetition(samples: Samples, n: int = 4) -> float:
 
 
 def zipf_exponent(samples: Samples) -> float:
-    """Fit the exponent s of Zipf's law, frequency ∝ rank^−s, to logarithms of all ranks (Holtzman et al. 2020, section
-    5.2).
+    """Fit the exponent s of Zipf's law, frequency ∝ rank^−s (Holtzman et al. 2020, section 5.2).
+
+    The fit is a least-squares line through the logarithms of the frequency and rank of every word.
 
     The result is NaN for fewer than three different words.
     """

@@ -1,8 +1,8 @@
 """Bootstrap intervals and tests for statistics that are functions of sums over units.
 
-Perplexity, accuracy, Matthews and F1 are such statistics: each unit (a document, an example) contributes K numbers, and
-`statistic` maps sums, (..., K), to values, (...). A resample is one row of multinomial weights, so a thousand resamples
-are one matrix product.
+Perplexity, accuracy, Matthews and F1 are functions of sums over units: each unit (a document, an example) contributes K
+numbers, and `statistic` maps sums, (..., K), to values, (...). A resample is one row of multinomial weights, so one
+matrix product computes the sums of a thousand resamples.
 """
 
 import math
@@ -14,7 +14,7 @@ from scipy.special import ndtr, ndtri, stdtrit
 
 Statistic = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
-CHUNK = 2**22  # weights in memory at a time, 32 MiB
+CHUNK = 2**22  # number of resampling weights in memory at a time, 32 MiB
 
 
 def mean_std(values: ArrayLike) -> tuple[float, float]:
@@ -29,10 +29,10 @@ def mean_std(values: ArrayLike) -> tuple[float, float]:
 
 
 def clustered_mean(sums: ArrayLike, sizes: ArrayLike) -> tuple[float, float]:
-    """Compute the mean of values that come in clusters, and its standard error.
+    """Compute the mean of values that come in clusters, and the mean's standard error.
 
-    The values of a cluster may be similar, so the error is that of a ratio (Cochran 1977, chapter 6). The error of a
-    single cluster is NaN.
+    Values in one cluster may be similar, so the standard error is that of a ratio estimate (Cochran 1977, chapter 6).
+    The standard error is NaN if there is only one cluster.
 
     Args:
         sums: sum of the values of each cluster, (n,).
@@ -45,9 +45,9 @@ def clustered_mean(sums: ArrayLike, sizes: ArrayLike) -> tuple[float, float]:
 
 
 def mean_interval(values: ArrayLike, level: float = 0.95) -> tuple[float, float]:
-    """Compute Student's interval of the mean of 1-D values; NaN for a single value.
+    """Compute Student's t interval of the mean of 1-D values; NaN for a single value.
 
-    Returns: both ends.
+    Returns: both ends of the interval.
     """
     mean, std = mean_std(values)
     n = np.size(values)
@@ -60,13 +60,14 @@ def difference_interval(values: ArrayLike, others: ArrayLike, level: float = 0.9
     The interval assumes neither paired values nor equal variances. The ends are NaN if `values` or `others` is a single
     value. For paired values, use `mean_interval` of the differences.
 
-    Returns: both ends.
+    Returns: both ends of the interval.
     """
     (mean, std), (other, other_std) = mean_std(values), mean_std(others)
     n, m = np.size(values), np.size(others)
     first, second = std**2 / n, other_std**2 / m
     squares = first**2 / max(n - 1, 1) + second**2 / max(m - 1, 1)
-    freedom = (first + second) ** 2 / squares if squares > 0 else n + m - 2  # without spread, any number is correct
+    # if both variances are 0, any value is correct
+    freedom = (first + second) ** 2 / squares if squares > 0 else n + m - 2
     return _student(mean - other, math.sqrt(first + second), freedom, level)
 
 
@@ -89,7 +90,8 @@ def bootstrap_sums(units: ArrayLike, resamples: int = 1000, seed: int = 0) -> ND
     sums = np.empty((resamples, units.shape[1]))
     rows = max(1, CHUNK // n)
     for start in range(0, resamples, rows):
-        # Counts of drawn indices are multinomial. Counting is seven times as fast as Generator.multinomial.
+        # Counts of randomly drawn indices are multinomial. Drawing and counting indices is seven times as fast as
+        # `Generator.multinomial`.
         weights = np.stack(
             [
                 np.bincount(generator.integers(n, size=n, dtype=np.int32), minlength=n)
@@ -131,7 +133,7 @@ def percentile_interval(replicates: ArrayLike, level: float = 0.95, n: float = m
         replicates: values of the statistic, (resamples,).
         n: number of units or blocks, at least 2.
 
-    Returns: both ends.
+    Returns: both ends of the interval.
     """
     z = (
         float(stdtrit(n - 1, (1 + level) / 2)) * math.sqrt(n / (n - 1))
@@ -145,14 +147,14 @@ def percentile_interval(replicates: ArrayLike, level: float = 0.95, n: float = m
 def paired_test(difference: float, replicates: ArrayLike) -> float:
     """Compute the two-sided p-value of a difference on the same units (Berg-Kirkpatrick et al. 2012, figure 1).
 
-    The p-value is the share of resamples that deviate from the observed difference by at least its size. The observed
-    sample counts as one of the resamples, so p is at least 1 / (resamples + 1). Replicates that are NaN, because the
-    statistic is undefined, are ignored.
+    The p-value is the share of resamples that deviate from the observed difference by at least its absolute value. The
+    observed sample counts as one of the resamples, so p is at least 1 / (resamples + 1). Replicates that are NaN,
+    because the statistic is undefined, are ignored.
 
     Args:
         replicates: the difference in each resample: `bootstrap` of one system minus `bootstrap` of the other system.
     """
     strays = np.abs(np.asarray(replicates, dtype=np.float64) - difference)
-    # If the metric is a share, many resamples deviate by exactly this difference, up to rounding.
+    # If the metric is a share, many resamples deviate by exactly the observed difference, up to rounding errors.
     strays = strays[~np.isnan(strays)] >= abs(difference) * (1 - 1e-9)
     return (1 + int(strays.sum())) / (strays.size + 1)

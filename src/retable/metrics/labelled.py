@@ -10,13 +10,13 @@ from retable.metrics.classification import matthews_of_sums
 from retable.metrics.correlation import moments, pearson_of_sums, ranks
 from retable.metrics.units import Measured, Sums, mean
 
-OF_CLASSES = ("accuracy", "matthews", "f1")  # F1 is that of class 1; the classes are 0 and 1.
-# Ranks are computed once among all units, not per resample.
+OF_CLASSES = ("accuracy", "matthews", "f1")  # `f1` is the F1 of class 1 if the classes are 0 and 1.
+# The ranks of Spearman's correlation are computed once over all units, not again for each resample.
 OF_SCORES: dict[str, Callable[[ArrayLike], NDArray]] = {"pearson": np.asarray, "spearman": ranks}
 
 
 def only_prediction(units: pd.DataFrame) -> str | None:
-    """Return the prediction that all units share although their labels differ, otherwise None."""
+    """Return the prediction if all units share it although their labels differ, or None."""
     if not {"label", "prediction"} <= {*units} or units["label"].nunique() < 2 or units["prediction"].nunique() != 1:
         return None
     return str(units["prediction"].iloc[0])
@@ -27,11 +27,13 @@ class Labelled(Measured):
 
     @classmethod
     def sums(cls, units: pd.DataFrame, metric: str) -> Sums | None:
-        """Return the sums of a metric; None if the units lack its columns or have no labels.
+        """Return the `Sums` of a metric.
+
+        Returns None if the units have no labels, or lack a column that the metric needs.
 
         Args:
-            units: columns `label` and `prediction`, a row per example.
-            metric: `accuracy`, `f1`, `matthews`, `pearson`, `spearman` or a column.
+            units: a row per example, with the columns `label` and `prediction`.
+            metric: `accuracy`, `f1`, `matthews`, `pearson`, `spearman` or the name of a column.
         """
         if metric not in (*OF_CLASSES, *OF_SCORES):
             return super().sums(units, metric)
@@ -48,8 +50,8 @@ class Labelled(Measured):
             true, positive = (np.isin(each, ("1", "1.0")) for each in (labels, predictions))
             cells = np.stack([true & positive, true, positive], axis=-1)
             return Sums(cells.astype(np.float64), _f1, cls.text(units))
-        # For C classes, 1 + 2C columns suffice. For hundreds of classes, the C² columns of a confusion matrix would not
-        # fit in memory.
+        # For C classes, `_matthews` needs only 1 + 2C columns. For hundreds of classes, the C² columns of a confusion
+        # matrix would not fit in memory.
         classes = np.union1d(labels, predictions)
         counted = [labels == predictions, *(each == name for each in (labels, predictions) for name in classes)]
         return Sums(np.stack(counted, axis=-1).astype(np.float64), _matthews, cls.text(units))

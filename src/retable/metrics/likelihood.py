@@ -1,8 +1,9 @@
 """Perplexities and bits per byte, from summed nats and counts of the same text.
 
-All these metrics divide the same likelihood by different counts. Only metrics per word and per byte can compare models
-with different tokenizers, and only if the tokens of both models determine the whole text. Tokens may not determine an
-unknown word or the case of a letter; the bytes of such words and letters are counted as lost.
+Perplexities and bits per byte divide the same likelihood by different counts. Only metrics per word and per byte can
+compare models with different tokenizers, and only if the whole text can be restored from the tokens of both models.
+Unknown words, or the case of letters, sometimes cannot be restored; the bytes of such words and letters are counted as
+lost.
 """
 
 import numpy as np
@@ -13,27 +14,29 @@ from retable.metrics.units import Measured, Sums, columns
 
 
 def perplexity(nats: ArrayLike, count: ArrayLike) -> NDArray[np.float64]:
-    """Compute exp(nats / count), per token or per word depending on `count`; any shapes that broadcast.
+    """Compute the perplexity exp(nats / count), per token or per word depending on `count`.
+
+    The arguments may be arrays of any shapes that broadcast.
 
     Args:
-        nats: negative log-probability, summed.
+        nats: sum of the negative log-probabilities.
         count: number of tokens or words.
     """
     return np.exp(np.divide(nats, count))
 
 
 def bits_per_byte(nats: ArrayLike, bytes: ArrayLike) -> NDArray[np.float64]:
-    """Compute nats / (bytes · ln 2); any shapes that broadcast.
+    """Compute nats / (bytes · ln 2); the arguments may be arrays of any shapes that broadcast.
 
     Args:
-        nats: negative log-probability, summed.
-        bytes: size of the text in UTF-8.
+        nats: sum of the negative log-probabilities.
+        bytes: size of the text in UTF-8, in bytes.
     """
     return np.divide(nats, np.multiply(bytes, np.log(2)))
 
 
-BYTES_LOST = "bytes_lost"  # The share of bytes that the tokens do not determine.
-# The count column of each metric, and its function of nats and this count.
+BYTES_LOST = "bytes_lost"  # The share of bytes that cannot be restored from the tokens.
+# For each metric: the column of counts, and the function that computes the metric from nats and this count.
 LIKELIHOODS = {
     "perplexity_token": ("tokens", perplexity),
     "perplexity_word": ("words", perplexity),
@@ -44,17 +47,17 @@ LIKELIHOODS = {
 class Likelihoods(Measured):
     """Metrics of units of text with the columns `nats`, `tokens`, `words`, `bytes` and `lost`.
 
-    The column `lost` counts the bytes that the tokens do not determine. Units with different numbers of lost bytes are
-    different units, so no test compares models that read different parts of a text.
+    The column `lost` counts the bytes that cannot be restored from the tokens. Units with different numbers of lost
+    bytes count as different units, so no test compares models that read different parts of a text.
     """
 
     in_order = True
 
     @classmethod
     def blocks(cls, units: pd.DataFrame, unit: str) -> NDArray[np.int64] | None:
-        """Return the blocks of `Measured.blocks` for lines, and None for independent documents.
+        """Group lines into blocks as `Measured.blocks` does; return None for documents.
 
-        Neighbouring lines may be similar.
+        Neighbouring lines may be similar; documents are independent.
 
         Returns: the block of each unit, (n_units,), or None.
         """
@@ -66,7 +69,8 @@ class Likelihoods(Measured):
             return super().sums(units, metric)
         count, value = LIKELIHOODS[metric]
         sums = columns(units, ["nats", count])
-        # One more difficult unit in a resample multiplies a perplexity, so tests compare its logarithm.
+        # A difficult unit in a resample changes the perplexity by a factor, so tests compare logarithms of
+        # perplexities.
         compared = np.log if value is perplexity else None
         lost = tuple(units["lost"]) if "lost" in units else ()
         text = (tuple(units[count]), lost if any(lost) else ())
@@ -76,14 +80,14 @@ class Likelihoods(Measured):
 def likelihood_metrics(nats: float, tokens: int, words: int, bytes: int, lost: int = 0) -> dict[str, float]:
     """Compute the metrics of a text from its counts; the counts are included in the result.
 
-    If bytes are lost, the nats are not a code length of the whole text. Then the share of lost bytes, `bytes_lost`,
-    replaces the bits per byte.
+    If bytes are lost, the nats are not a code length of the whole text, so the result contains the share of lost bytes,
+    `bytes_lost`, instead of `bits_per_byte`.
 
     Args:
         nats: negative log-likelihood of the tokens.
-        words: number of words, with each line end as a word.
-        bytes: number of bytes, with each line end as a byte.
-        lost: number of bytes that the tokens do not determine.
+        words: number of words; each line end counts as a word.
+        bytes: number of bytes; each line end counts as a byte.
+        lost: number of bytes that cannot be restored from the tokens.
 
     Raises: ValueError: the nats are not finite, or the text is empty.
     """

@@ -1,4 +1,4 @@
-"""Least-squares lines; on logarithms they give exponents and decay rates."""
+"""Least-squares lines. On logarithms, the slope is an exponent or a decay rate."""
 
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ class Line(NamedTuple):
 
 
 def fit_line(x: ArrayLike, y: ArrayLike) -> Line:
-    """Fit a least-squares line through n points, with Student's interval of its slope.
+    """Fit a least-squares line through n points, with Student's t interval of the slope.
 
     Args:
         x, y: coordinates of the points, (n,).

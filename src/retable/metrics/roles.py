@@ -4,8 +4,8 @@ srl-eval.pl is the official script of the CoNLL shared tasks of 2004 and 2005 (C
 The script is also used on OntoNotes with the data of the shared task of 2012.
 
 A chunk C-A1 continues the last A1 before it. The chunks A1 and C-A1 are one argument, which is correct only if all its
-parts are correct. Without an A1 before it, a C-A1 is a separate argument. V is not counted, because the predicate is
-part of the input.
+parts are correct. Without an A1 before it, a C-A1 is a separate argument. The role V is not counted, because it is the
+predicate, which is given in the input.
 """
 
 from collections.abc import Sequence
@@ -23,13 +23,13 @@ class Argument(NamedTuple):
     """An argument of a predicate, in one or more parts."""
 
     role: str
-    parts: tuple[tuple[int, int], ...]  # the indices of each part's first word, and of the word after its last word
+    parts: tuple[tuple[int, int], ...]  # per part: index of its first word, and of the word after its last word
 
 
 def arguments(tags: Tags) -> set[Argument]:
     """Return the arguments of one predicate from the tags of its sentence, in any chunk scheme."""
     results: list[tuple[str, list[tuple[int, int]]]] = []
-    last: dict[str, list[tuple[int, int]]] = {}  # the parts of the last argument of each role
+    last: dict[str, list[tuple[int, int]]] = {}  # maps each role to the parts of its last argument
     for kind, start, end in chunks(tags):
         role = kind.removeprefix(CONTINUATION)
         if role == kind or role not in last:
@@ -43,7 +43,7 @@ def role_counts(labels: Sequence[Tags], predictions: Sequence[Tags]) -> NDArray[
     """Count the correct, predicted and labelled arguments of each predicate, (n, 3).
 
     Args:
-        labels, predictions: tags of the words, a sequence per predicate.
+        labels, predictions: for each predicate, the tags of the words of its sentence.
     """
     pairs = ((arguments(true), arguments(guessed)) for true, guessed in zip(labels, predictions, strict=True))
     counts = [(len(true & guessed), len(guessed), len(true)) for true, guessed in pairs]

@@ -17,10 +17,10 @@ from scipy.special import logsumexp, softmax
 from retable.metrics.intervals import percentile_interval
 
 DELTA = 1e-3  # The δ of the Huber loss (Hoffmann et al. 2022, section 3.3).
-# Starting points of the search (appendix D.3): a grid of log A, log B, log E, α and β.
+# Starting points of the search (Hoffmann et al. 2022, appendix D.3): a grid of log A, log B, log E, α and β.
 STARTS = np.array([*product(*[range(0, 30, 5)] * 2, np.arange(-1, 1.5, 0.5), *[np.arange(0, 2.5, 0.5)] * 2)])
-BEST = 40  # Number of starting points, those with the lowest loss, from which the search runs.
-FEWEST = 3  # Minimum number of different model sizes, and of amounts of text, for a fit.
+BEST = 40  # The search runs from this many starting points, those with the lowest loss.
+FEWEST = 3  # A fit needs this many different model sizes, and this many different token counts.
 
 
 class Law(NamedTuple):
@@ -46,38 +46,38 @@ class Law(NamedTuple):
 
     @property
     def decay(self) -> float:
-        """Return the exponent γ of the lowest loss for C operations, E + k / C^γ.
+        """Return γ, where the lowest loss for C operations is E + k / C^γ.
 
-        This form of the loss follows from equation 4.
+        The form E + k / C^γ follows from equation 4 of Hoffmann et al. 2022.
         """
         return self.alpha * self.beta / (self.alpha + self.beta)
 
     def best_size(self, C: ArrayLike) -> NDArray[np.float64]:
-        """Return the size N with the lowest loss for C operations (equation 4)."""
+        """Return the size N with the lowest loss for C operations (Hoffmann et al. 2022, eq. 4)."""
         scale = (self.alpha * self.A / (self.beta * self.B)) ** (1 / (self.alpha + self.beta))
         return scale * (np.asarray(C, np.float64) / 6) ** self.exponent
 
 
-HOFFMANN = Law(E=1.69, A=406.4, B=410.7, alpha=0.34, beta=0.28)  # From appendix D.3, equation 10.
+HOFFMANN = Law(E=1.69, A=406.4, B=410.7, alpha=0.34, beta=0.28)  # From Hoffmann et al. 2022, appendix D.3, equation 10.
 NUMBERS = (*Law._fields, "decay", "exponent")  # The law's parameters, and the exponents that follow from them.
 
 
 def fit_law(N: ArrayLike, D: ArrayLike, losses: ArrayLike, starts: NDArray[np.float64] = STARTS) -> Law:
     """Fit the law to sizes N, tokens D and losses, (n,) each (Hoffmann et al. 2022, section 3.3).
 
-    The fit minimises the sum of the Huber losses of the errors in log L. L-BFGS runs from those
-    `BEST` rows of `starts`, (k, 5), that have the lowest sums.
+    The fit minimises the sum of the Huber losses of the errors in log L. L-BFGS starts at the `BEST` rows of `starts`,
+    (k, 5), with the lowest sums.
 
     Departures: the paper searches from all starts, and minimises the mean of the Huber losses. The mean of the Huber
-    losses is so small that L-BFGS stops too early (Besiroglu et al. 2024, arXiv 2404.10102). Here their sum, in units
-    of δ², is minimised.
+    losses is so small that L-BFGS stops too early (Besiroglu et al. 2024, arXiv 2404.10102). Retable minimises the sum
+    of the Huber losses, in units of δ².
 
     Raises: ValueError: there are fewer models than parameters of the law.
     """
     n, d, log_losses = (np.log(np.asarray(each, np.float64)) for each in (N, D, losses))
     if len(n) < starts.shape[1]:
-        raise ValueError(f"{len(n)} models; a law of {starts.shape[1]} parameters needs as many or more")
-    # Centring N and D reduces the correlation of log A and α.
+        raise ValueError(f"{len(n)} models; a law of {starts.shape[1]} parameters needs as many models or more")
+    # Centring log N and log D reduces the correlation of log A with α, and of log B with β.
     n_mean, d_mean = n.mean(), d.mean()
     centred = starts - np.stack([starts[:, 3] * n_mean, starts[:, 4] * d_mean, *np.zeros((3, len(starts)))], axis=1)
     points = n - n_mean, d - d_mean, log_losses
@@ -109,18 +109,20 @@ def _huber(
 def resampled_laws(
     N: ArrayLike, D: ArrayLike, losses: ArrayLike, law: Law, resamples: int = 200, seed: int = 0
 ) -> list[Law]:
-    """Fit laws to resamples of the models, drawn with replacement, searching from `law`.
+    """Fit a law to each of several resamples of the models, starting at `law`.
 
-    Resamples with fewer than `FEWEST` sizes or amounts of text are drawn again.
+    A resample consists of models that are drawn with replacement.
 
-    Raises: ValueError: all models together have fewer than `FEWEST` sizes or amounts of text.
+    A resample with fewer than `FEWEST` different N or fewer than `FEWEST` different D is drawn again.
+
+    Raises: ValueError: all models together have fewer than `FEWEST` different N or different D.
     """
     N, D, losses = (np.asarray(each, np.float64) for each in (N, D, losses))
     if (fewest := min(len({*N}), len({*D}))) < FEWEST:
-        raise ValueError(f"{fewest} sizes or amounts of text; a law needs {FEWEST} of each, or more")
+        raise ValueError(f"{fewest} different model sizes or token counts; a law needs {FEWEST} of each, or more")
     generator = np.random.Generator(np.random.Philox(seed))
     start = np.array([[np.log(law.A), np.log(law.B), np.log(law.E), law.alpha, law.beta]])
-    starts = np.concatenate([start, start - [0, 0, 0.5, 0, 0]])  # the law, and the law with a smaller E
+    starts = np.concatenate([start, start - [0, 0, 0.5, 0, 0]])  # starting points: `law`, and `law` with a smaller E
     laws = list[Law]()
     while len(laws) < resamples:
         drawn = generator.integers(len(N), size=len(N))
@@ -130,11 +132,11 @@ def resampled_laws(
 
 
 def law_interval(laws: list[Law], number: str) -> tuple[float, float]:
-    """Compute the 95 % interval of a parameter or exponent of the law, by name, over resamples.
+    """Compute the 95 % interval, over resamples, of one parameter or exponent of the law.
 
     Args:
         laws: the law fitted to each resample.
-        number: an attribute of `Law`, such as `E` or `alpha`.
+        number: the name of an attribute of `Law`, such as `E` or `alpha`.
     """
     return percentile_interval([getattr(law, number) for law in laws])
 
@@ -142,7 +144,7 @@ def law_interval(laws: list[Law], number: str) -> tuple[float, float]:
 def law_metrics(law: Law, laws: list[Law]) -> dict[str, float]:
     """Return the fitted NUMBERS, their standard errors and their 95 % intervals over resamples.
 
-    The metrics are called `law/<part>/<number>`, where the part is fit, standard_error, low or high.
+    The metrics are called `law/<part>/<number>`, where `<part>` is `fit`, `standard_error`, `low` or `high`.
     """
     metrics: dict[str, float] = {}
     for number in NUMBERS:
@@ -154,9 +156,10 @@ def law_metrics(law: Law, laws: list[Law]) -> dict[str, float]:
 
 
 class Parabola(NamedTuple):
-    """Losses at C operations as a parabola in log N.
+    """The loss for a fixed number of operations C, as a parabola in log N.
 
-    `size` is the N of the minimum and `loss` its value; both are NaN if the minimum is outside the trained sizes.
+    `size` is the N with the lowest loss, and `loss` is this loss. `size` and `loss` are NaN if the minimum is outside
+    the trained sizes.
     """
 
     curve: Polynomial

@@ -1,13 +1,13 @@
 """Chunks of tagged sequences, with precision, recall and F1 as in conlleval.
 
 The Perl script conlleval is the scorer of CoNLL 2000, 2002 and 2003. A tag is O, or one of the letters B, I, E and S
-with a hyphen and a type. The letters L, U, M and W of other schemes mean E, S, I and S. The letter must come first:
-`PER-B`, or a type without a letter, is an error.
+with a hyphen and a type. The letters L, U, M and W of other schemes are read as E, S, I and S. The letter must come
+first: `PER-B`, or a type without a letter, is an error.
 
-One rule covers IOB1, IOB2, IOBES and malformed sequences: a tag continues a chunk only if it has the same type, so an I
-after O or after another type begins a chunk. For B, I, O and E, this is the rule of the Perl script. The script does
-not know S, and would join neighbouring chunks of one type in IOBES. In this module, a chunk ends after E and S, and S
-begins a chunk, as in the script's ports.
+One rule covers IOB1, IOB2, IOBES and malformed sequences: a tag continues a chunk only if it has the type of the chunk,
+so an I after O or after another type begins a chunk. For B, I, O and E, the Perl script has the same rule. The Perl
+script does not know S, and would join neighbouring chunks of one type in IOBES. In this module, a chunk ends after E
+and S, and S begins a chunk, as in reimplementations of the script.
 """
 
 from collections import defaultdict
@@ -22,7 +22,8 @@ from retable.core.errors import TextError, UsageError
 Scheme = Literal["IOB1", "IOB2", "IOBES"]
 Tags = Sequence[str]
 
-# Maps letters of other schemes to IOBES: BILOU's last and unit, BMES's middle, and BMEWO's single-word chunk.
+# Maps letters of other schemes to IOBES: L (last) and U (unit) of BILOU, M (middle) of BMES, and W (a chunk of one
+# word) of BMEWO.
 OF_OTHER_SCHEMES = {"L": "E", "U": "S", "M": "I", "W": "S"}
 
 
@@ -31,13 +32,13 @@ class Chunk(NamedTuple):
 
     type: str
     start: int
-    end: int  # the index after its last word
+    end: int  # the index of the word after the chunk
 
 
 def chunks(tags: Tags) -> list[Chunk]:
     """Return the chunks of a sequence of tags, in order.
 
-    Raises: TextError: a tag does not begin with one of the letters.
+    Raises: TextError: a tag does not begin with a letter of the schemes.
     """
     results, start = [], 0
     last, last_kind = "O", ""
@@ -65,10 +66,10 @@ def _not_a_tag(tag: str) -> str:
 
 
 def write_tags(spans: Sequence[Chunk], length: int, scheme: Scheme) -> list[str]:
-    """Return the tags of a sequence of `length` words with these chunks.
+    """Return the tags of a sequence of `length` words with the chunks `spans`.
 
     Args:
-        spans: chunks in the order of their places, which must not overlap.
+        spans: chunks in the order of the text, which must not overlap.
         scheme: `IOB1`, `IOB2` or `IOBES`.
 
     Raises: UsageError: the scheme is unknown.
@@ -101,7 +102,7 @@ def span_counts(labels: Sequence[Tags], predictions: Sequence[Tags]) -> NDArray[
     """Count the correct, predicted and labelled chunks of each sequence, (n, 3); correct means same place and type.
 
     Args:
-        labels, predictions: tags of the words, a sequence per sentence; both of equal lengths.
+        labels, predictions: for each sentence, the tags of its words; labels and predictions have equal lengths.
     """
     counts = [(len(true & guessed), len(guessed), len(true)) for true, guessed in _pairs(labels, predictions)]
     return np.array(counts, dtype=np.int64).reshape(-1, 3)
@@ -111,7 +112,7 @@ def span_counts_by_type(labels: Sequence[Tags], predictions: Sequence[Tags]) -> 
     """Count the correct, predicted and labelled chunks over all sequences, (3,), by type.
 
     Args:
-        labels, predictions: tags of the words, a sequence per sentence; both of equal lengths.
+        labels, predictions: for each sentence, the tags of its words; labels and predictions have equal lengths.
     """
     counts: dict[str, NDArray[np.int64]] = defaultdict(lambda: np.zeros(3, dtype=np.int64))
     for true, guessed in _pairs(labels, predictions):
@@ -122,7 +123,7 @@ def span_counts_by_type(labels: Sequence[Tags], predictions: Sequence[Tags]) -> 
 
 
 def span_precision(counts: ArrayLike) -> NDArray[np.float64]:
-    """Compute the share of correct chunks among the predicted ones; (..., 3) to (...).
+    """Compute the share of correct chunks among the predicted chunks; (..., 3) to (...).
 
     The share is 0 if no chunk is predicted.
     """
@@ -131,7 +132,7 @@ def span_precision(counts: ArrayLike) -> NDArray[np.float64]:
 
 
 def span_recall(counts: ArrayLike) -> NDArray[np.float64]:
-    """Compute the share of correct chunks among the labelled ones; (..., 3) to (...).
+    """Compute the share of correct chunks among the labelled chunks; (..., 3) to (...).
 
     The share is 0 if no chunk is labelled.
     """
@@ -157,7 +158,7 @@ def span_metrics(labels: Sequence[Tags], predictions: Sequence[Tags]) -> dict[st
     The first line of conlleval's output contains the same numbers.
 
     Args:
-        labels, predictions: tags of the words, a sequence per sentence; both of equal lengths.
+        labels, predictions: for each sentence, the tags of its words; labels and predictions have equal lengths.
     """
     counts = span_counts(labels, predictions).sum(axis=0)
     return {name: float(metric(counts)) for name, metric in SHARES.items()}

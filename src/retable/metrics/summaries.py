@@ -25,15 +25,15 @@ def rouge_scores(
 ) -> NDArray[np.float64]:
     """Compute the F1 of the METRICS for each summary and its reference, (n, 4), as shares.
 
-    Texts are lists of sentences. Tokens are runs of a–z and 0–9 in lower case; `stemmer` removes suffixes (Porter
-    1980). The metric of a test set is the mean.
+    Each text is a list of sentences. Tokens are runs of a–z and 0–9 in lower case; `stemmer` removes suffixes (Porter
+    1980). The metric of a test set is the mean over its summaries.
 
     Raises: UsageError: rouge-score is not installed.
     """
     if len(summaries) != len(references):
         raise ValueError(f"{len(summaries)} summaries but {len(references)} references")
     library = rouge_library()
-    tokenizer = library.tokenizers.DefaultTokenizer(stemmer)  # the scorer's default; passing it avoids a log line
+    tokenizer = library.tokenizers.DefaultTokenizer(stemmer)  # the default tokenizer; passing it avoids a log message
     scorer = library.rouge_scorer.RougeScorer([*METRICS], tokenizer=tokenizer)
     scores = [
         scorer.score("\n".join(right), "\n".join(summary)) for summary, right in zip(summaries, references, strict=True)
@@ -44,10 +44,10 @@ def rouge_scores(
 def rouge_library() -> ModuleType:
     """Import Google's rouge-score.
 
-    Raises: UsageError: it is not installed.
+    Raises: UsageError: rouge-score is not installed.
     """
     try:
-        # rouge-score imports absl, which stores sys.stderr, and closes it when logging is configured again.
+        # rouge-score imports absl, which keeps the current `sys.stderr` and closes it when logging is configured again.
         with redirect_stderr(sys.__stderr__):
             import rouge_score.rouge_scorer
     except ImportError:
@@ -56,6 +56,6 @@ def rouge_library() -> ModuleType:
 
 
 def signatures(stemmer: bool) -> dict[str, str]:
-    """Return, by metric, the settings and version that its values depend on."""
+    """Return, for each metric, the settings and the rouge-score version that affect it."""
     signature = f"F1, {'Porter stemmer' if stemmer else 'no stemmer'}, rouge_score {version('rouge_score')}"
     return dict.fromkeys(METRICS, signature)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sacrebleu.metrics import BLEU, CHRF
 
-ORDERS, CHARACTER_ORDERS = range(1, 5), range(1, 7)  # lengths of n-grams of words, and of characters
+ORDERS, CHARACTER_ORDERS = range(1, 5), range(1, 7)  # lengths of word n-grams, and of character n-grams
 _OF_BLEU = ["hypothesis", "reference", *(f"{part}_{n}" for part in ("right", "total") for n in ORDERS)]
 _OF_CHRF = [f"{part}_{n}" for n in CHARACTER_ORDERS for part in ("hypothesis", "reference", "right")]
 
@@ -19,18 +19,21 @@ def _metrics() -> dict[str, BLEU | CHRF]:
     return {
         "bleu": BLEU(),
         "bleu_lowercase": BLEU(lowercase=True),
-        "bleu_words": BLEU(tokenize="none", smooth_method="none", force=True),  # force: no warning for tokenized text
+        # `force` turns off the warning about tokenized text
+        "bleu_words": BLEU(tokenize="none", smooth_method="none", force=True),
         "chrf": CHRF(),
     }
 
 
 METRICS = tuple(_metrics())
-# Counts of a sentence per metric: n-grams of the translation, of the reference, and shared ones.
+# Counts of a sentence for each metric: n-grams of the translation, n-grams of the reference, and n-grams in both.
 COLUMNS = {name: [f"{name}_{part}" for part in (_OF_CHRF if name == "chrf" else _OF_BLEU)] for name in METRICS}
 
 
 def translation_counts(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, NDArray[np.int64]]:
-    """Count n-grams of translations with one reference each, (n,) for each of the COLUMNS.
+    """Count n-grams of translations with one reference each.
+
+    Returns: for each of the COLUMNS, a count per sentence, (n,).
 
     `bleu` uses WMT's tokenizer 13a and is case-sensitive; `bleu_lowercase` ignores case. `bleu_words` is for tokenized
     text, with words separated by spaces, and equals Moses' multi-bleu.perl. `chrf` is chrF.
@@ -39,7 +42,7 @@ def translation_counts(hypotheses: Sequence[str], references: Sequence[str]) -> 
     """
     if len(hypotheses) != len(references) or not references:
         raise ValueError(f"{len(hypotheses)} translations but {len(references)} references")
-    # sacrebleu's bootstrap uses these private methods too; public ones do not return counts of chrF.
+    # sacrebleu's bootstrap uses these private methods too; public methods do not return counts of chrF.
     counts = {
         name: np.array(metric._extract_corpus_statistics(hypotheses, [references]), dtype=np.int64)
         for name, metric in _metrics().items()
@@ -66,5 +69,5 @@ def signatures() -> dict[str, str]:
     """Return sacrebleu's signature of each metric: all settings that its value depends on."""
     metrics = _metrics()
     for metric in metrics.values():
-        metric.corpus_score(["a"], [["a"]])  # sets the number of references, which the signature includes
+        metric.corpus_score(["a"], [["a"]])  # stores the number of references, which is part of the signature
     return {name: str(metric.get_signature()) for name, metric in metrics.items()}

@@ -1,6 +1,6 @@
 """Contributions of single units (documents, sentences, questions) to a metric.
 
-The metric's value, its intervals and its tests are computed from these contributions.
+The metric's value, its intervals and its tests are computed from the contributions of units.
 """
 
 import math
@@ -13,11 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from retable.metrics.intervals import Statistic
 
-Best = Literal["highest", "lowest"] | None  # which values of a metric are better; None: neither
+# which values of a metric are better; None if neither high nor low values are
+Best = Literal["highest", "lowest"] | None
 
 
 class Sums(NamedTuple):
-    """The contributions of units to a metric of one run; the metric is `statistic` of their sum."""
+    """The contributions of units to a metric of one run; `statistic` maps their sum to the metric."""
 
     sums: NDArray[np.float64]  # One row per unit, (n_units, K).
     statistic: Statistic  # A function of sums, (..., K) to (...).
@@ -32,7 +33,7 @@ class Sums(NamedTuple):
 
     @property
     def of_blocks(self) -> NDArray[np.float64]:
-        """Return the sums of each block of units, (G, K), the items that intervals and tests resample."""
+        """Return the sums of each block of units, (G, K); intervals and tests resample blocks."""
         if self.blocks is None:
             return self.sums
         added = np.zeros((self.blocks.max() + 1, self.sums.shape[1]))
@@ -46,25 +47,26 @@ class Measured(Protocol):
     Each row of `units.csv` is one unit.
 
     A metric with the name of a column is the column's mean over units. Subclasses add other metrics. All methods are
-    class methods, because the report has no instance of the class, which a cell's `_target_` names.
+    class methods, because only the class is available when a report is written, from a cell's `_target_`, and no
+    instance of it.
     """
 
     statistics: ClassVar[
         Mapping[str, tuple[Sequence[str], Statistic]]
     ] = {}  # Maps a metric to its columns and a function of their sums.
-    best: ClassVar[Mapping[str, Best]] = {}  # Per metric; `highest` by default.
+    best: ClassVar[Mapping[str, Best]] = {}  # Which values of a metric are better; `highest` by default.
     in_order: ClassVar[bool] = False  # Whether adjacent units may be similar, as lines of a text.
 
     @classmethod
     def blocks(cls, units: pd.DataFrame, unit: str) -> NDArray[np.int64] | None:
         """Return the block number of each unit, (n_units,); None if all units are independent.
 
-        The units of a block may be similar. Units that are `in_order` form ⌈√n⌉ blocks of neighbours of nearly equal
-        size. Both the size and the number of blocks grow with the text (the rule of batch means, Flegal and Jones
-        2010).
+        The units of a block may be similar. If `in_order` is true, n units form ⌈√n⌉ blocks of neighbouring units, of
+        nearly equal size. Both the size and the number of blocks grow with the text (the rule of batch means, Flegal
+        and Jones 2010).
 
         Args:
-            units: rows of one split.
+            units: the rows of `units.csv` for one split.
             unit: unit of the corpus's text, `line` or `document`.
         """
         return neighbours(len(units)) if cls.in_order else None
@@ -73,7 +75,7 @@ class Measured(Protocol):
     def rows(cls, units: pd.DataFrame, task: str, split: str) -> pd.DataFrame:
         """Return the units from which the metrics `<task>/<split>/<name>` are computed.
 
-        For metrics called `<split>/<name>`, the task is empty.
+        For metrics called `<split>/<name>`, `task` is empty.
 
         Args:
             units: all rows of `units.csv`, with column `split`.
@@ -82,12 +84,12 @@ class Measured(Protocol):
 
     @classmethod
     def text(cls, units: pd.DataFrame) -> tuple:
-        """Return values that identify the units for any system: their numbers, and labels if available."""
+        """Return values that identify the units, equal for all systems: their numbers, and labels if available."""
         return tuple(zip(*(units[name] for name in ("unit", "label") if name in units), strict=True))
 
     @classmethod
     def sums(cls, units: pd.DataFrame, metric: str) -> Sums | None:
-        """Return the contributions of the units to a metric; None if the units lack its columns.
+        """Return the contributions of the units to a metric, or None if columns are missing.
 
         Args:
             units: a row per unit of one split.
@@ -102,7 +104,7 @@ class Measured(Protocol):
 
     @classmethod
     def values(cls, units: pd.DataFrame, metrics: Iterable[str]) -> dict[str, float]:
-        """Return the values of those metrics whose columns the units have.
+        """Compute those of `metrics` whose columns exist in `units`.
 
         Args:
             units: a row per unit of one split.
@@ -120,7 +122,7 @@ def mean(values: ArrayLike, text: tuple, best: Best = "highest") -> Sums:
     """Return the `Sums` of a metric that is the mean of one number per unit, (n_units,).
 
     Args:
-        text: identity of the measured text; equal texts can be compared in pairs.
+        text: identifies the measured text; systems with equal `text` can be compared unit by unit.
         best: whether a high or a low value is better.
     """
     numbers = np.asarray(values, dtype=np.float64)
@@ -136,7 +138,7 @@ def share(sums: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def columns(units: pd.DataFrame, names: Iterable[str]) -> NDArray[np.float64]:
-    """Return columns of the units, (n_units, K), contiguous by row, so that the order of addition is fixed.
+    """Return columns of the units, (n_units, K), with contiguous rows, so that the order of addition is fixed.
 
     Returns: float64.
     """

@@ -2,9 +2,10 @@
 
 Chen and Goodman, "An Empirical Study of Smoothing Techniques for Language Modeling" (1998), section 2.1: p(w | h) =
 (c(hw) + k) / (c(h) + k V). Here h is the sequence of the `order` − 1 words before w. Near the start of a sentence, h is
-shorter and starts with `<s>`. The probabilities are stored in the tables of a back-off model, although only the longest
-possible contexts are used. A context of fewer than `order` − 1 words that does not start with `<s>` has back-off weight
-1, and every word after it has probability 1/V. The back-off weight of all other contexts is k V / (c(h) + k V).
+shorter and starts with `<s>`. The probabilities are stored as a back-off model, although add-k smoothing uses only the
+longest possible context of each word. A context of fewer than `order` − 1 words that does not start with `<s>` has
+back-off weight 1, and every word after it has probability 1/V. The back-off weight of all other contexts is k V / (c(h)
++ k V).
 
 V vocabulary.
 
@@ -23,8 +24,8 @@ GRID = 2.0 ** (-np.arange(97) / 4)  # values of k to try, from 1 down to 6e-8
 class Additive(BackoffModel):
     """An n-gram model over token ids that adds k to every count.
 
-    Without `k`, the model counts the first nine tenths of the text, and chooses the value in `GRID` that gives the last
-    tenth the highest probability. Then the model counts the whole text.
+    If `k` is None, the model counts the first nine tenths of the text, and sets k to the value in `GRID` that gives the
+    last tenth the highest probability. After that, the model counts the whole text, and adds this k.
 
     Args:
         order: number of tokens in the longest n-gram.
@@ -42,7 +43,7 @@ class Additive(BackoffModel):
         If the model was created without `k`, estimation takes twice as long, because k is fitted first.
         """
         if self.given is None:
-            cut = -(-len(tokens) * 9 // 10)  # if the cut splits a sentence, its second part is held out
+            cut = -(-len(tokens) * 9 // 10)  # if `cut` is inside a sentence, the sentence's end is held out
             self.k = self._fit(tokens[:cut], self._words(tokens[cut:]))
         super().estimate(tokens)
 
@@ -62,11 +63,11 @@ class Additive(BackoffModel):
         return probability, np.where(whole, added / total, 1)
 
     def _fit(self, text: np.ndarray, held_out: np.ndarray) -> float:
-        """Return the k that gives held-out words (length,) the highest probability, or 1 if there are no such words."""
+        """Return the k that gives `held_out` (length,) the highest probability, or 1 if `held_out` is empty."""
         levels = self._count(text)
-        self.tables = [NGrams(level.keys, np.empty(0), np.empty(0)) for level in levels]  # `_walk` uses only the keys
-        counts, totals = np.zeros((2, len(held_out)))  # counts of word i after its context; counts of the context
-        walk = [(np.zeros_like(held_out), held_out), *self._walk(held_out)]  # per n: nodes of contexts and of n-grams
+        self.tables = [NGrams(level.keys, np.empty(0), np.empty(0)) for level in levels]  # `_walk` needs only keys
+        counts, totals = np.zeros((2, len(held_out)))  # counts of held-out words, and counts of their contexts
+        walk = [(np.zeros_like(held_out), held_out), *self._walk(held_out)]  # per order: contexts' and n-grams' nodes
         for level, first, (contexts, nodes) in zip(levels, self.whole, walk, strict=True):
             known = np.flatnonzero(contexts >= first)
             seen = known[nodes[known] >= 0]

@@ -19,15 +19,16 @@ from retable.models.ngram import BackoffModel, NGrams
 
 LOG_10 = np.log(10)
 ROUNDING = 1e-4  # highest accepted log10 probability; above 0 because some toolkits round to few digits
-CHUNK = 1 << 11  # lines read at a time; with 1 << 16 garbage collection takes a third of the time
+CHUNK = 1 << 11  # lines read at a time; with 1 << 16 lines, garbage collection takes a third of the run time
 
 
 def write_arpa(model: BackoffModel, words: Sequence[str], path: str | Path) -> None:
     """Write a model as an ARPA file in UTF-8, in KenLM's layout. Writing takes about 0.5 µs per n-gram.
 
     Args:
-        words: the spelling of every id, in order. The model's boundary is always written as `</s>`. Programs that read
-            the file map unknown words to `<unk>`. The file contains `<unk>` only if `words` does.
+        words: the spelling of every id, in the order of the ids. The sentence boundary is written as `</s>`, whatever
+            `words` contains for its id. Programs that read the file map unknown words to `<unk>`. The file contains
+            `<unk>` only if `words` does.
     Raises: UsageError: a word is empty, has white space, or occurs twice; `words` does not have one word per id.
     """
     spelling = np.array([*words, "<s>"], object)
@@ -62,7 +63,7 @@ def _format(model: BackoffModel, n: int, nodes: np.ndarray, spelling: np.ndarray
 
 
 def _unroll(model: BackoffModel, n: int, nodes: np.ndarray) -> list[np.ndarray]:
-    """Return the word ids of the n-grams at `nodes`: one array of first words, one of second words, and so on."""
+    """Return the words of n-grams, given their table indices `nodes`: an array for each word of an n-gram, in order."""
     words = []
     for table in reversed(model.tables[:n]):
         nodes, last = np.divmod(table.keys[nodes], model.radix)
@@ -71,7 +72,7 @@ def _unroll(model: BackoffModel, n: int, nodes: np.ndarray) -> list[np.ndarray]:
 
 
 class ArpaModel:
-    """The model in an ARPA file: `model` works on ids, and `words` is the spelling of each id, `</s>` included."""
+    """An n-gram model from an ARPA file: `model` is over ids, and `words` lists their spellings, including `</s>`."""
 
     def __init__(self, model: BackoffModel, words: Sequence[str]):
         self.model = model
@@ -118,7 +119,7 @@ def _read(file: BinaryIO) -> ArpaModel:
     spelling = [line[1] for line in lines if line[1] != b"<s>"]
     ids = {word: index for index, word in enumerate([*spelling, b"<s>"])}  # the id of <s> is vocab_size
     if len(ids) != len(spelling) + 1 or b"</s>" not in ids:
-        raise ValueError("its 1-grams lack </s> or contain a word twice")
+        raise ValueError("the 1-grams lack </s> or contain a word twice")
     sections = [_parse([lines], 1, ids)]
     sections += [_parse(_lines(file, n, size), n, ids) for n, size in enumerate(sizes[1:], start=2)]
     _expect(file, b"\\end\\")
@@ -137,7 +138,7 @@ def _read(file: BinaryIO) -> ArpaModel:
         table.log_prob[own] = log_prob
         table.backoff[own] = backoff
         if np.count_nonzero(~np.isnan(table.log_prob)) < len(own):
-            raise ValueError(f"its {n}-grams contain an n-gram twice, or a probability that is not a number")
+            raise ValueError(f"the {n}-grams contain an n-gram twice, or a probability that is not a number")
         model.tables[n - 1] = table if n < model.order else table._replace(backoff=table.backoff[:0])
     return ArpaModel(model, [word.decode() for word in spelling])
 
@@ -153,7 +154,7 @@ def _header(file: BinaryIO) -> list[int]:
             return sizes
         elif sizes:
             break
-    raise ValueError("it does not begin with \\data\\ and the numbers of its 1-grams, 2-grams and so on")
+    raise ValueError("the file does not begin with \\data\\ and the numbers of 1-grams, 2-grams and so on")
 
 
 def _expect(file: BinaryIO, title: bytes) -> None:
@@ -164,13 +165,13 @@ def _expect(file: BinaryIO, title: bytes) -> None:
 
 
 def _lines(file: BinaryIO, n: int, size: int) -> Iterator[list[list[bytes]]]:
-    """Yield the fields of a section's lines in chunks: n + 2 fields per line, or n + 1 if a weight is missing."""
+    """Yield the fields of a section's lines in chunks: n + 2 fields per line, or n + 1 without a back-off weight."""
     _expect(file, b"\\%d-grams:" % n)
     for begin in range(0, size, CHUNK):
         # `bytes.split` splits only at ASCII white space. `str.split` would also split a word at a no-break space.
         lines = [line.split() for line in islice(file, min(CHUNK, size - begin))]
         if len(lines) < min(CHUNK, size - begin) or not {n + 1, n + 2}.issuperset(map(len, lines)):
-            raise ValueError(f"not all of the {size} lines after \\{n}-grams: are {n}-grams with one or two numbers")
+            raise ValueError(f"some of the {size} lines after \\{n}-grams: are not a {n}-gram with one or two numbers")
         yield lines
 
 
@@ -185,9 +186,9 @@ def _parse(
         try:
             words.append(np.array([list(map(ids.__getitem__, column)) for column in columns[:n]]))
         except KeyError as error:
-            raise ValueError(f"{error} is in its {n}-grams but not in its 1-grams") from error
+            raise ValueError(f"{error} is a word in the {n}-grams but not in the 1-grams") from error
         log_prob.append(np.array(list(map(float, first))))
         if (log_prob[-1] > ROUNDING).any():
-            raise ValueError(f"one of its {n}-grams has a probability above 1")
+            raise ValueError(f"one of the {n}-grams has a probability above 1")
         backoff.append(np.array(list(map(float, weights))))
     return np.concatenate(words, axis=1), np.concatenate(log_prob) * LOG_10, np.concatenate(backoff) * LOG_10

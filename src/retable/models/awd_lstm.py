@@ -2,7 +2,7 @@
 
 Merity, Keskar and Socher (2018, arXiv 1708.02182). The model has weight drop (section 2), variational dropout,
 embedding dropout, and an embedding smaller than the layers (sections 4.2 to 4.4). AR and TAR are penalties on the last
-layer's output and on its changes over time (section 4.6). Other parts of the recipe are elsewhere: averaging in
+layer's output and on its changes over time (section 4.6). Other parts of the recipe are elsewhere: weight averaging in
 training/averaging.py, random sequence lengths in JitteredStreams, weight decay in the optimizer.
 
 B batch, T time, D width of the embedding and of the last layer, H width of the other layers, V vocabulary.
@@ -28,8 +28,8 @@ class AWDLSTM(LeftToRight):
     Args (the names of the options in the authors' code are in brackets):
         dropout: rate on the last layer's output (dropout).
         dropout_between: rate on the other layers' outputs (dropouth).
-        dropout_input: rate on the embedded words (dropouti). Dropout at these three rates uses one mask for all time
-            steps.
+        dropout_input: rate on the embedded words (dropouti). These three kinds of dropout (`dropout`,
+            `dropout_between`, `dropout_input`) use one mask for all time steps.
         dropout_words: share of the vocabulary's words that are dropped wherever they occur in a batch (dropoute).
         dropout_weights: rate on entries of the hidden-to-hidden matrices (wdrop).
         alpha: weight of the AR penalty, which is the mean square of the last layer's states after dropout.
@@ -64,16 +64,17 @@ class AWDLSTM(LeftToRight):
 
     @staticmethod
     def initialise(module: nn.Module) -> None:
-        """Draw embeddings and softmax weights within ±0.1, and set biases to 0; LSTM layers keep PyTorch's weights."""
+        """Draw embeddings and softmax weights within ±0.1, set softmax biases to 0; keep PyTorch's weights in LSTMs."""
         if isinstance(module, nn.Linear | nn.Embedding):
             nn.init.uniform_(module.weight, -0.1, 0.1)
         if isinstance(module, nn.Linear) and module.bias is not None:
             nn.init.zeros_(module.bias)
 
     def forward(self, input_ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """Return the hidden states (B, T, D) of the ids (B, T) that follow `state`, and the next state.
+        """Return the hidden states (B, T, D) of ids (B, T) read after `state`, and the state after the last id.
 
-        The state is a pair of hidden states and cells per layer: (1, B, H) each, or (1, B, D) each for the last layer.
+        The state contains, for each layer, a pair of hidden states and cell states: (1, B, H) each, or (1, B, D) each
+        for the last layer.
         """
         dropped = self.dropouts[0](self._embed(input_ids))
         raw, after = dropped, []
@@ -85,7 +86,10 @@ class AWDLSTM(LeftToRight):
         return dropped, tuple(after)
 
     def _embed(self, input_ids: Tensor) -> Tensor:
-        """Embed ids (B, T) as (B, T, D); dropout removes all occurrences of a word (Gal and Ghahramani 2016)."""
+        """Embed ids (B, T) as vectors (B, T, D).
+
+        Dropout sets all occurrences of a dropped word to 0 (Gal and Ghahramani 2016).
+        """
         embedded = self.embedding(input_ids)
         if not self.training or not self.dropout_words:
             return embedded

@@ -14,7 +14,9 @@ from retable.models.base import SequenceEncoder
 
 
 class BagOfWords(SequenceEncoder):
-    """An encoder that counts each word: the sum of one-hot vectors τ(w). A linear head computes b + a·Σ τ(w).
+    """An encoder that counts each word: the sum of one-hot vectors τ(w).
+
+    A linear head on the sum computes b + a·Σ τ(w).
 
     dropout: share of words left out in training, as in `DeepAveraging`.
     """

@@ -21,8 +21,8 @@ class Model(nn.Module):
     """A network that objectives add a head to. `d_model` is the width of the network's hidden states."""
 
     layout: ClassVar[Layout] = "apart"
-    reads_words: ClassVar[bool] = False  # whether the model reads spellings of words (arguments `words`, `unknown`)
-    marks_predicates: ClassVar[bool] = False  # whether the model reads a predicate's position if `d_predicate` > 0
+    reads_words: ClassVar[bool] = False  # whether the model needs words' spellings (arguments `words`, `unknown`)
+    marks_predicates: ClassVar[bool] = False  # whether the model can mark the predicate (`d_predicate` > 0)
     d_model: int
     max_length: int | None = None  # length of the longest input, in tokens; None if any length is allowed
     frozen: bool = False  # whether training leaves the pretrained weights unchanged
@@ -35,16 +35,17 @@ class Model(nn.Module):
 
     @property
     def input_embedding(self) -> nn.Embedding | None:
-        """Return the table of word vectors, or None if the model has no table. Default: the layer `embedding`.
+        """Return the table of word vectors, or None if the model has no table.
 
-        Pretrained word vectors can be loaded into this table, and a softmax can share its weights.
+        By default, the table is the layer `embedding`. Pretrained word vectors can be loaded into this table, and a
+        softmax can share its weights.
         """
         table = dict(self.named_children()).get("embedding")
         return table if isinstance(table, nn.Embedding) else None
 
     @property
     def pretrained(self) -> Mapping[str, nn.Module]:
-        """Return the modules that pretrained weights are loaded into; the keys are prefixes of the weights' names."""
+        """Return the modules that receive pretrained weights; keys are the prefixes of the weights' names."""
         return {"": self}
 
     def drop_pooler(self) -> None:
@@ -62,7 +63,7 @@ class LeftToRight(Model):
     """
 
     layout = "left to right"
-    start: Any = None  # initial state, for callers that keep states; None stands for the model's default
+    start: Any = None  # initial state if callers pass states from batch to batch; None: the model's default
     penalty: Tensor | None = None  # extra term in the loss of the last batch; the objective resets the term to None
 
 
@@ -83,7 +84,7 @@ class Encoder(Model):
     `forward` maps (B, T) ids, padded after each row's length (B,), to (B, T, D) hidden states.
     """
 
-    two_ends: ClassVar[bool] = False  # whether half of each state reads from the left, and half from the right
+    two_ends: ClassVar[bool] = False  # whether half of a state depends on earlier tokens only, half on later only
 
 
 class MarkedEncoder(Encoder):
@@ -91,7 +92,7 @@ class MarkedEncoder(Encoder):
 
     layout = "in segments"
     embedding: nn.Embedding
-    positions: nn.Embedding | None  # None if the model has no table of learnt positions
+    positions: nn.Embedding | None  # table of learnt positions, or None if the model has no such table
 
     def layers(self, input_ids: Tensor, lengths: Tensor) -> list[Tensor]:
         """Return the states (B, T, D) of all layers, starting with the input layer, which has no context."""
@@ -102,7 +103,7 @@ class MarkedEncoder(Encoder):
         raise NotImplementedError
 
     def summary(self, input_ids: Tensor, lengths: Tensor, segments: Tensor | None = None) -> Tensor:
-        """Compute the summary (B, D) of ids (B, T), skipping last-layer states that `pool` does not use."""
+        """Compute the summary (B, D) of ids (B, T); compute only the last-layer states that `pool` uses."""
         raise NotImplementedError
 
 
@@ -112,7 +113,7 @@ class PairEncoder(Encoder):
     def read_pair(
         self, input_ids: Tensor, lengths: Tensor, other_ids: Tensor, other_lengths: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return the states of both sentences, (B, T, D) and (B, U, D), each padded after its sentences' lengths."""
+        """Return the states of both sentences, (B, T, D) and (B, U, D), padded after the end of each sentence."""
         raise NotImplementedError
 
 
@@ -130,11 +131,14 @@ class BothDirections(Model):
     reads_spelling: bool = False  # whether `layers_of_words` accepts words outside the vocabulary
 
     def layers(self, input_ids: Tensor, lengths: Tensor) -> list[Tensor]:
-        """Return all layers' states (B, T, 2D), the input layer first, for ids padded after `lengths`."""
+        """Return the states (B, T, 2D) of all layers, input layer first, for ids (B, T) padded after `lengths`."""
         raise NotImplementedError
 
     def layers_of_words(self, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
-        """Return the states that `layers` returns, for words of any spelling. T is the longest sentence's length."""
+        """Return the states of all layers, as `layers` does, for words instead of ids. Any word is allowed.
+
+        T is the length of the longest sentence.
+        """
         raise NotImplementedError
 
 
@@ -150,7 +154,7 @@ class EncoderDecoder(Model):
         raise NotImplementedError
 
     def decode(self, target_ids: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Return hidden states (B, U, D) of the target tokens (B, U) that follow `state`, and the next state."""
+        """Return hidden states (B, U, D) of target tokens (B, U) read after `state`, and the state after them."""
         raise NotImplementedError
 
     def memory(self, source_ids: Tensor, source_lengths: Tensor) -> Tensor:
@@ -165,8 +169,7 @@ class EncoderDecoder(Model):
 class Reader(Model):
     """A model that maps the ids of a context and a question to two states per context token.
 
-    Both states are (B, T, D). The first state is used to score the start of the answer, and the second state to score
-    its end.
+    The model returns two tensors of states, (B, T, D) each: the first scores the answer's start, the second its end.
     """
 
 
@@ -197,12 +200,15 @@ class SentenceRule(Model):
     d_model = 0
 
     def find(self, document: Any) -> list[int]:
-        """Return the positions of the summary's sentences in `document`, a `data.summaries.InSentences`, in order."""
+        """Return the indices of the sentences of `document` that form the summary, in order.
+
+        `document` is a `data.summaries.InSentences`.
+        """
         raise NotImplementedError
 
 
 class Estimated(Model):
-    """A model that labels texts, estimated from all training examples at once: by counting, or by a solver.
+    """A model of the labels of texts that is estimated from all training examples at once, by counting or by a solver.
 
     A text is a list of words. The label of a text is a class, or one tag per word. The constructor accepts and ignores
     `dropout`, because every task passes `dropout` to its model.
@@ -248,7 +254,7 @@ class VectorModel(Model):
 
 
 class WindowModel(VectorModel):
-    """A vector model that learns from windows of text.
+    """A word-vector model that learns from windows of text.
 
     `forward` maps the ids of centres (R, C), the ids of contexts (R, J), and a mask of their pairs (R, C, J) to three
     tensors. The tensors are the predicting vectors (R, C, D), the ids of the predicted words, and a mask that is True
@@ -258,7 +264,7 @@ class WindowModel(VectorModel):
     predicts: ClassVar[Literal["centre", "context"]]
 
     def inputs(self) -> tuple[Tensor, np.ndarray, np.ndarray, np.ndarray]:
-        """Return table, units, offsets (V + 1,) and scales (V,), from which each word's input vector is composed.
+        """Return `table`, `units`, `offsets` (V + 1,) and `scales` (V,), which compose each word's input vector.
 
         The input vector of word w is scales[w] times the sum of table[units[offsets[w] : offsets[w + 1]]]. The table is
         not a copy: it shares memory with the weights.
@@ -267,13 +273,13 @@ class WindowModel(VectorModel):
 
 
 class CooccurrenceModel(VectorModel):
-    """A vector model with a bias per word, fitted to co-occurrence counts."""
+    """A word-vector model with a bias per word. The model is fitted to co-occurrence counts."""
 
     word: nn.Embedding
     word_bias: nn.Embedding
 
 
 def blocks_of(module: nn.Module) -> list[nn.Module]:
-    """Return all members of the module lists named `blocks`, in order."""
+    """Return the blocks of a model, in order: the members of its module lists named `blocks`."""
     lists = [part for name, part in module.named_modules() if name.rpartition(".")[2] == "blocks"]
     return [block for each in lists for block in each.children()]

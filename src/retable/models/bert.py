@@ -30,12 +30,12 @@ class BERT(MarkedEncoder):
     """An encoder of at most `max_length` tokens with segments and a pooler.
 
     Args:
-        initializer_range: standard deviation σ of the initial weights. The authors' 0.02 is for widths of 768 and more.
-            For a smaller width D use 0.02 · √(768 / D), such as 0.05 for 128. Then the ratio of the sizes of a layer's
-            output and input is the same as at width 768.
-        positions: `learnt`, one vector per position; or `rotary`, where attention depends on the distance between two
-            tokens, without learnt weights. A learnt table distinguishes neighbouring positions only after long
-            training; see recipe bert_rotary.
+        initializer_range: standard deviation σ of the initial weights. The authors' value, 0.02, is for d_model of 768
+            and more. For a smaller d_model D use 0.02 · √(768 / D), such as 0.05 for 128. With this σ, a layer changes
+            the size of its input by the same factor as at d_model 768.
+        positions: `learnt` adds one trained vector per position; `rotary` makes attention depend on the distance
+            between two tokens and needs no trained weights. A learnt table distinguishes neighbouring positions only
+            after long training; see recipe bert_rotary.
         sinusoids: initialise the learnt positions with sinusoids of the same σ instead of random vectors. With
             sinusoids, one matrix maps the vector of any position to the vector of the next position. With random
             vectors, the model must learn each position separately.
@@ -64,13 +64,13 @@ class BERT(MarkedEncoder):
             if value not in known:
                 raise UsageError(f"{name}={value} is not an option of BERT; write one of {', '.join(known)}")
         if sinusoids and positions == "rotary":
-            raise UsageError("sinusoids=true needs a table, but positions=rotary has none; write sinusoids=false")
+            raise UsageError("sinusoids=true needs positions=learnt, but positions=rotary; write sinusoids=false")
         d_embedding = d_embedding or d_model
         self.d_model, self.max_length, self.initializer_range = d_model, max_length, initializer_range
         self.embedding = nn.Embedding(vocab_size, d_embedding)
         self.positions = nn.Embedding(max_length, d_embedding) if positions == "learnt" else None
         turns = transformer.rotations(max_length, d_model // n_heads) if positions == "rotary" else None
-        self.register_buffer("rotations", turns, persistent=False)  # rotations are fixed, so they are not saved
+        self.register_buffer("rotations", turns, persistent=False)  # rotations are constants, and are not saved
         self.segments = nn.Embedding(2, d_embedding)
         self.embedding_norm = nn.LayerNorm(d_embedding, NORM_EPS)
         self.dropout = Dropout(dropout)
@@ -113,8 +113,8 @@ class BERT(MarkedEncoder):
     ) -> list[Tensor]:
         """Return the hidden states (B, T, D) of all layers: the input of the first block, then each block's output.
 
-        The arguments except `first` are those of `forward`. With `first=n`, the last layer computes only its first n
-        positions.
+        All arguments but `first` are those of `forward`. With `first=n`, the last layer computes only the states of the
+        first n positions.
         """
         T = input_ids.shape[1]
         if self.max_length < T:
@@ -136,7 +136,7 @@ class BERT(MarkedEncoder):
         return [*states[:-1], self.norm(hidden)]
 
     def pool(self, hidden: Tensor) -> Tensor:
-        """Return the [CLS] states (B, D) from states (B, T, D), transformed by the pooler if there is one."""
+        """Return the [CLS] states (B, D) from states (B, T, D), after the pooler if the model has one."""
         first = hidden[:, 0]
         return first if self.pooler is None else torch.tanh(self.pooler(first))
 

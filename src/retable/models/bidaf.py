@@ -1,13 +1,13 @@
 """BiDAF, a reader with attention from a paragraph to a question and back.
 
-Seo et al. 2017, "Bidirectional Attention Flow for Machine Comprehension", arXiv 1611.01603, section 2. Character and
-word embeddings pass through a highway network and a contextual LSTM over each text. The next layers are attention
+Seo et al. 2017, "Bidirectional Attention Flow for Machine Comprehension", arXiv 1611.01603, section 2. In each text,
+character and word embeddings pass through a highway network and a contextual LSTM. The next layers are attention
 between the texts, two modelling LSTM layers, and one more LSTM for the answer's end. The softmaxes over positions are
 part of the objective.
 
-The paper uses GloVe vectors of lower-case words, by which the model recognises words of the question in the text.
-With random initial vectors, a few thousand questions are too few to learn to recognise such words. The options
-`folds_case` and `matches` then help the model to find words of the question in the text. With `elmo`, the layers of a
+The paper uses GloVe vectors of lower-case words, which let the model recognise words of the question in the context.
+With random initial vectors, a few thousand questions are too few to learn to recognise words. In this case the options
+`folds_case` and `matches` help the model to find words of the question in the context. With `elmo`, the layers of a
 pretrained ELMo are mixed into one vector per word. This vector is concatenated with the highway network's output
 (Peters et al. 2018, arXiv 1802.05365, section 3.3).
 
@@ -35,14 +35,14 @@ from retable.nn.word_input import WordInput, folded
 
 
 class BiDAF(Reader):
-    """A reader that maps word ids of a context and a question to states for the answer's start and end.
+    """A reader that maps the word ids of a context and a question to states that score the answer's start and end.
 
     Args:
         vocab_size, words, unknown, filters, folds_case: see WordInput.
         dropout: rate on the input of every LSTM layer.
         matches: whether to mark each word that occurs in both texts; see Matches.
-        elmo: function that creates an ELMo from `words`. If `frozen`, the ELMo's weights are fixed and its dropout is
-            off.
+        elmo: function that creates an ELMo from `words`. If `frozen` is true, the ELMo's weights are fixed and its
+            dropout is off.
     """
 
     reads_words = True
@@ -109,7 +109,7 @@ class BiDAF(Reader):
         return torch.cat([attended, modelled], dim=2), torch.cat([attended, ending], dim=2)
 
     def _read(self, ids: Tensor, lengths: Tensor, other_ids: Tensor, other_lengths: Tensor) -> Tensor:
-        """Return states (B, T, H) of the ids (B, T) of a text, given the ids of the other text; padding has zeros."""
+        """Return states (B, T, H) of the ids (B, T) of a text, given the other text's ids; states of padding are 0."""
         words = self.highway(self.input(ids))
         if self.elmo is not None:
             words = torch.cat([words, self.mix(self.elmo.layers(ids, lengths), lengths)], dim=2)
@@ -120,10 +120,10 @@ class BiDAF(Reader):
 
 
 class Matches(nn.Module):
-    """Marks of words that the other text contains: one mark with the same letter case, one with case ignored.
+    """Marks of words that also occur in the other text: one mark for equal spelling, one with letter case ignored.
 
-    The marks are the "exact match" features of Chen et al. 2017, section 3.2, except for the authors' comparison of
-    lemmas. `words` are the spellings of all ids.
+    The marks are the "exact match" features of Chen et al. 2017, section 3.2, without the authors' third feature, equal
+    lemmas. `words` lists the spellings of all ids.
     """
 
     _folded: Tensor
@@ -133,7 +133,7 @@ class Matches(nn.Module):
         self.register_buffer("_folded", folded(words), persistent=False)
 
     def forward(self, ids: Tensor, other_ids: Tensor, other_lengths: Tensor) -> Tensor:
-        """Return marks (B, T, 2) of ids (B, T): 1 if the word occurs in `other_ids` (B, J), otherwise 0."""
+        """Return two marks (B, T, 2) for each of ids (B, T): 1 if `other_ids` (B, J) contain the word, otherwise 0."""
         real = torch.arange(other_ids.shape[1], device=ids.device) < other_lengths[:, None]
         pairs = ((ids, other_ids), (self._folded[ids], self._folded[other_ids]))
         matches = [((own[:, :, None] == other[:, None]) & real[:, None]).any(dim=2) for own, other in pairs]
@@ -155,7 +155,7 @@ class AttentionFlow(nn.Module):
         """Return G (B, T, 4H) from the states of a context (B, T, H) and of a question (B, J, H)."""
         in_context = torch.arange(context.shape[1], device=context.device) < context_lengths[:, None]
         in_question = torch.arange(question.shape[1], device=question.device) < question_lengths[:, None]
-        # Compute w · [h; u; h ∘ u] of all pairs part by part, which avoids a tensor (B, T, J, 3H).
+        # Compute w · [h; u; h ∘ u] of all pairs (h, u) as a sum of three terms, which avoids a tensor (B, T, J, 3H).
         of_context, of_question, of_both = self.similarity.weight[0].chunk(3)
         similarity = (context @ of_context)[:, :, None] + (question @ of_question)[:, None]
         similarity = similarity + (context * of_both) @ question.mT  # (B, T, J)

@@ -12,10 +12,10 @@ from retable.nn.dropout import Dropout
 
 
 class BiLSTM(Encoder):
-    """An encoder in which half of each hidden state has read the sentence forwards, and half backwards.
+    """An encoder with hidden states that concatenate a forward and a backward LSTM's states, D/2 each.
 
     Args:
-        d_model: width of the states, both directions together.
+        d_model: width of the states of both directions together.
         dropout: rate on the LSTM's input, between its layers, and on its output.
     """
 

@@ -33,7 +33,7 @@ class BiLSTMAttention(BiLSTM, PairEncoder):
     def read_pair(
         self, input_ids: Tensor, lengths: Tensor, other_ids: Tensor, other_lengths: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return the states (B, T, D) and (B, U, D) of ids (B, T) and (B, U), zero on padding."""
+        """Return two texts' states (B, T, D) and (B, U, D), zero on padding, for their ids."""
         own, other = self(input_ids, lengths), self(other_ids, other_lengths)
         similarity = own @ other.mT  # (B, T, U)
         return (

@@ -18,9 +18,10 @@ from retable.core.settings import PositiveInt
 
 
 class UnigramCache:
-    """A model that predicts each of the last `size` tokens with equal probability, also across sentence ends.
+    """A model that predicts a copy of one of the last `size` tokens, all with equal probability.
 
-    One extra count is spread evenly over the vocabulary, so that the model also has a distribution for the first token.
+    The last tokens may include earlier sentences. One extra count is spread evenly over the vocabulary, so that the
+    first token of a text also has a distribution.
 
     Args:
         size: number of remembered tokens.
@@ -33,23 +34,23 @@ class UnigramCache:
         self.protocol = f"last {size} tokens"
 
     def estimate(self, tokens: np.ndarray) -> None:
-        """Return without any change: a cache only uses the text that it is evaluated on."""
+        """Do nothing: a cache only uses the text that it is evaluated on, and no training text."""
 
     def log_prob(self, tokens: np.ndarray) -> np.ndarray:
         """Compute the log-probability of each token of a stream (length,), float64 (length,), in nats.
 
-        The stream is sorted once.
+        The computation takes as long as one sort of the stream.
         """
         words = self._words(tokens)
         length = len(words)
         starts = np.maximum(np.arange(length) - self.size, 0)
-        # The cached occurrences of a word are its earlier positions in the stream, from `starts` on.
+        # At position i, the cache contains the tokens at positions starts[i] to i - 1.
         places = np.sort(words * length + np.arange(length))
         begin, end = np.searchsorted(places, [words * length + starts, words * length + np.arange(length)])
         return np.log((end - begin + 1 / self.vocab_size) / (np.arange(length) - starts + 1))
 
     def next_log_prob(self, context: np.ndarray) -> np.ndarray:
-        """Compute the log-probability of every token after a context (length,), float64 (vocab_size,), in nats."""
+        """Compute the log-probabilities (vocab_size,), in nats, of all possible tokens after a context (length,)."""
         cached = self._words(context)[-self.size :]
         counts = np.bincount(cached, minlength=self.vocab_size)
         return np.log((counts + 1 / self.vocab_size) / (len(cached) + 1))
@@ -59,9 +60,10 @@ class UnigramCache:
         save_file({"model": np.array([self.vocab_size, self.size])}, path)
 
     def load(self, path: str | Path) -> None:
-        """Check that `save` wrote this file for the same vocabulary size and cache size.
+        """Check that the file, written by `save`, has this model's vocabulary size and cache size.
 
-        Raises: UsageError: the file is missing or corrupt, or its vocabulary size or cache size differs.
+        Raises: UsageError: the file is missing or corrupt, or its vocabulary size or cache size differs from this
+            model's.
         """
         try:
             saved = load_file(path)["model"].tolist()

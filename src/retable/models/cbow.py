@@ -27,13 +27,13 @@ class CBOW(WindowModel):
         super().__init__()
         self.d_model = d_model
         self.context = nn.Embedding(len(words), d_model)
-        nn.init.uniform_(self.context.weight, -0.5 / d_model, 0.5 / d_model)  # as in word2vec.c
+        nn.init.uniform_(self.context.weight, -0.5 / d_model, 0.5 / d_model)  # the range of word2vec.c
 
     def forward(self, centres: Tensor, contexts: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the windows' mean vectors (R, C, D), the ids that they predict (R, C), and a mask (R, C, C).
+        """Return the windows' mean vectors (R, C, D), the ids (R, C) to predict, and a mask (R, C, C).
 
-        `centres` (R, C) and `contexts` (R, J) are ids. `pairs` (R, C, J) marks the contexts of each centre. The mask
-        pairs each window with its centre, unless the window is empty.
+        `centres` (R, C) and `contexts` (R, J) are ids. `pairs` (R, C, J) marks the contexts of each centre. The mask is
+        True where a mean vector and an id belong to the same centre, unless that centre has no contexts.
         """
         size = pairs.sum(-1, keepdim=True)  # (R, C, 1)
         vectors = self.context(contexts)  # (R, J, D)
@@ -46,7 +46,7 @@ class CBOW(WindowModel):
     def inputs(self) -> tuple[Tensor, np.ndarray, np.ndarray, np.ndarray]:
         """Return the table (V, D), units (V,), offsets (V + 1,) and scales (V,) that `WindowModel.inputs` describes.
 
-        The input of word w is row w of the table.
+        The input vector of word w is row w of the table.
         """
         n = len(self.context.weight)
         return self.context.weight.detach(), np.arange(n, dtype=np.int32), np.arange(n + 1), np.ones(n, np.float32)

@@ -1,7 +1,7 @@
 """An LSTM language model that reads words as characters and predicts words.
 
-Kim et al. 2016, arXiv 1508.06615. Dropout acts on the input of the softmax and of all LSTM layers except the first (the
-paper's section on optimization).
+Kim et al. 2016, arXiv 1508.06615. Dropout acts on the softmax's input, and on the inputs of all LSTM layers but the
+first (the paper's section on optimization).
 
 B batch, T time, D d_model, V vocabulary, L symbols of a word.
 
@@ -43,7 +43,8 @@ class CharacterLSTM(LeftToRight):
     ):
         super().__init__()
         self.d_model, self.init_range = d_model, init_range
-        # The padding is so long that each filter has a window of only padding, also after the longest word.
+        # The padding is as long as the widest filter, so that each filter has a window of only padding even in the
+        # longest word.
         spelling = spell(words, padding=max(width for width, _ in filters))
         self.register_buffer("_spelling", spelling, persistent=False)  # (V, L)
         self.cnn = CharacterCNN(d_character, filters, n_highway)
@@ -58,14 +59,14 @@ class CharacterLSTM(LeftToRight):
             nn.init.uniform_(parameter, -self.init_range, self.init_range)
         if isinstance(module, nn.Embedding):
             nn.init.zeros_(module.weight.data[PADDING])
-        if isinstance(module, Highway):  # `apply` has already initialised its inner layers
+        if isinstance(module, Highway):  # `apply` initialises the layers in a Highway before the Highway
             nn.init.uniform_(module.gate.bias, -2 - self.init_range, -2 + self.init_range)
 
     def forward(self, input_ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """Return the hidden states (B, T, D) of the ids (B, T) that follow `state`, and the next state.
+        """Return the hidden states (B, T, D) of ids (B, T) read after `state`, and the state after the last id.
 
-        The state is a pair of hidden states and cells, (n_layers, B, D) each. Each distinct word is convolved only
-        once.
+        The state is a pair of hidden states and cell states, (n_layers, B, D) each. Each distinct word is convolved
+        only once.
         """
         words, places = input_ids.unique(return_inverse=True)
         vectors = F.embedding(places, self.cnn(self._spelling[words]))

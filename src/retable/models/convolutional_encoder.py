@@ -1,11 +1,12 @@
 """The convolutional sentence encoder (Kim 2014, arXiv 1408.5882, section 2).
 
-The encoder of "Convolutional Neural Networks for Sentence Classification" with one channel: word vectors are fine-tuned
+The encoder of "Convolutional Neural Networks for Sentence Classification" with one channel. Word vectors are fine-tuned
 ("non-static"), or fixed with `freeze_embedding=true`. As in the author's code, width − 1 zero vectors precede and
-follow the sentence. So even the shortest sentence fills a window, and each word is in the same number of windows.
+follow the sentence. Therefore even the shortest sentence fills a window, and each word is in the same number of
+windows.
 
-Departures: dropout acts not only on the features, where the objective applies it, but also on the word vectors. AdamW's
-weight decay replaces the paper's bound on the norms of the last layer's rows.
+Departures: dropout also acts on the word vectors. (The objective applies dropout to the features, as in the paper.)
+AdamW's weight decay replaces the paper's bound on the norms of the last layer's rows.
 
 B batch, T time, E d_embedding, F features of all widths.
 """
@@ -20,7 +21,7 @@ from retable.nn.dropout import Dropout
 
 
 class ConvolutionalEncoder(SequenceEncoder):
-    """An encoder that computes each feature as the maximum over time of relu(w · x_{i:i+h−1} + b).
+    """An encoder whose features are each the maximum of relu(w · x_{i:i+h−1} + b) over all windows of h words.
 
     widths: the widths h of the windows; there are `n_features` features of each width.
     """

@@ -1,14 +1,14 @@
 """The convolutional encoder-decoder (Gehring, Auli, Grangier, Yarats and Dauphin 2017).
 
-arXiv 1705.03122. Encoder and decoder are stacks of convolutions with gated linear units and residual links. The input
-of each stack is the sum of word and position embeddings. Convolutions of the decoder do not see later words (sections
-3.1 and 3.2). Each decoder layer has its own attention to the source (3.3). The queries are W h + b + g, with the
-layer's states h and the target's embeddings g. The keys are the encoder's outputs z. The values are z + e, with the
-source's embeddings e.
+arXiv 1705.03122. The encoder and the decoder are stacks of convolutions with gated linear units and residual links. The
+input of each stack is the sum of word and position embeddings. Convolutions of the decoder do not see later words
+(sections 3.1 and 3.2). Each decoder layer has its own attention to the source (3.3). The queries are W h + b + g, where
+h are the layer's states, and g the target's embeddings. The keys are the encoder's outputs z. The values are z + e,
+where e are the source's embeddings.
 
 As in the authors' code, every sum of two terms is scaled by √½, and the attention's output by √S (3.4). Layers have
-normalised weights (Salimans and Kingma 2016). The encoder's gradient is divided by twice the number of decoder layers.
-Source and target share one vocabulary and one embedding.
+weight normalisation (Salimans and Kingma 2016). The encoder's gradient is divided by twice the number of decoder
+layers. Source and target share one vocabulary and one embedding.
 
 B batch, S time of the source, U time of the target, D d_model, C d_hidden, k kernel size.
 
@@ -28,19 +28,19 @@ from retable.models.base import EncoderDecoder
 from retable.models.gated_convolution import GatedLayer
 from retable.nn.dropout import Dropout
 
-HALF = 0.5**0.5  # scale of a sum of two terms, so that the sum has the variance of one term
+HALF = 0.5**0.5  # factor for a sum of two terms, so that the sum has the variance of one term
 
 
 class EncoderLayer(nn.Module):
-    """A layer with a gated convolution centred at each position, and a residual link."""
+    """A layer with a residual link around a gated convolution, whose window is centred at the output."""
 
     def __init__(self, d_hidden: int, kernel_size: int, dropout: float):
         super().__init__()
         self.convolution = GatedLayer(d_hidden, d_hidden, kernel_size, dropout)
-        self.after = kernel_size // 2  # number of later positions that a state sees
+        self.after = kernel_size // 2  # number of later positions that the convolution includes
 
     def forward(self, hidden: Tensor, padding: Tensor) -> Tensor:
-        """Transform states (B, C, S). Positions where `padding` (B, S) is True are read as zeros."""
+        """Transform states (B, C, S). Where `padding` (B, S) is True, states count as zeros."""
         seen = F.pad(hidden.masked_fill(padding[:, None], 0.0), (0, self.after))
         out, _ = self.convolution(seen, None)
         return (hidden + out[:, :, self.after :]) * HALF
@@ -57,12 +57,12 @@ class DecoderLayer(nn.Module):
     def forward(
         self, hidden: Tensor, past: Tensor | None, embedded: Tensor, keys: Tensor, values: Tensor, lengths: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Transform states (B, C, U), and return them, the next state and the attention weights (B, U, S).
+        """Return the transformed states (B, C, U), the state for the next call, and the attention weights (B, U, S).
 
         Args:
-            past: the convolution's inputs just before `hidden`; see GatedLayer.
+            past: the last inputs of the convolution before `hidden`; see GatedLayer.
             embedded: the target's embeddings (B, U, D).
-            keys, values: (B, S, D), padded after `lengths` (B,).
+            keys, values: of the source, (B, S, D) each, padded after `lengths` (B,).
         """
         out, past = self.convolution(hidden, past)
         h = out.mT
@@ -74,15 +74,15 @@ class DecoderLayer(nn.Module):
 
 
 class ConvolutionalEncoderDecoder(EncoderDecoder):
-    """An encoder-decoder that maps the source and the target so far to hidden states of the target.
+    """An encoder-decoder that computes each hidden state of the target from the source and the target tokens so far.
 
     Source and target have at most `max_length` tokens each.
 
     Args:
         d_model: width of embeddings and states.
         d_hidden: width inside the layers.
-        n_layers: number of layers of the encoder, and of the decoder.
-        kernel_size: number of tokens that a convolution spans; an odd number.
+        n_layers: number of layers of the encoder, and also of the decoder.
+        kernel_size: number of tokens in a convolution's window; must be odd.
     """
 
     aligns = True
@@ -114,7 +114,7 @@ class ConvolutionalEncoderDecoder(EncoderDecoder):
             self.initialise(table)
 
     def initialise(self, module: nn.Module) -> None:
-        """Draw embeddings from N(0, 0.1²), and softmax weights from N(0, p / inputs) with zero biases (section 3.5).
+        """Draw N(0, 0.1²) embeddings and N(0, p / number of inputs) softmax weights, with zero biases (section 3.5).
 
         p is the share of inputs that dropout keeps.
         """
@@ -131,9 +131,10 @@ class ConvolutionalEncoderDecoder(EncoderDecoder):
         """Encode sources (B, S), padded after their lengths (B,), and return the state before the first target token.
 
         The state contains:
-        - per decoder layer, the last inputs of its convolution, (1, B, C, k − 1), or None before the first token
+        - per decoder layer, the last k − 1 inputs of the layer's convolution, (1, B, C, k − 1), or None before the
+          first token
         - the number of target tokens so far, (1, B)
-        - the source's keys, and the source's values, (1, B, S, D) each
+        - the keys and the values of the source, (1, B, S, D) each
         - the sources' lengths, (1, B)
         """
         places = torch.arange(source_ids.shape[1], device=source_ids.device)
@@ -152,7 +153,7 @@ class ConvolutionalEncoderDecoder(EncoderDecoder):
         )
 
     def decode(self, target_ids: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Return hidden states (B, U, D) of the target tokens (B, U) that follow `state`, and the next state.
+        """Return hidden states (B, U, D) of target tokens (B, U) read after `state`, and the state after them.
 
         Raises: UsageError: the target is longer than `max_length`.
         """
@@ -160,7 +161,7 @@ class ConvolutionalEncoderDecoder(EncoderDecoder):
         return hidden, state
 
     def align(self, source_ids: Tensor, source_lengths: Tensor, target_ids: Tensor) -> Tensor:
-        """Return the attention weights (B, U, S) of each target step on the source tokens, averaged over layers."""
+        """Return the attention weights (B, U, S) of each target step on the source tokens, as a mean over layers."""
         return self._decode(target_ids, self.encode(source_ids, source_lengths))[1]
 
     def _decode(self, target_ids: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
@@ -176,7 +177,7 @@ class ConvolutionalEncoderDecoder(EncoderDecoder):
         return hidden, torch.stack(looks).mean(dim=0), (tuple(after), places[None, :, -1] + 1, keys, values, lengths)
 
     def _embed(self, ids: Tensor, places: Tensor, positions: nn.Embedding) -> Tensor:
-        """Embed ids (B, T) at positions `places` (B, T) as (B, T, D)."""
+        """Return the sums (B, T, D) of the embeddings of ids (B, T) and of the ids' positions `places` (B, T)."""
         if self.max_length <= (last := int(places.max())):
             raise UsageError(
                 f"a sequence of {last + 1} tokens exceeds the model's max_length={self.max_length}; train it with "
@@ -191,7 +192,7 @@ def slowed(x: Tensor, share: float) -> Tensor:
 
 
 def _linear(d_in: int, d_out: int, dropout: float = 0.0) -> nn.Module:
-    """Create a linear layer with weight normalisation, for inputs with dropout at the rate `dropout`."""
+    """Create a linear layer with weight normalisation, initialised for inputs with dropout at the rate `dropout`."""
     layer = nn.Linear(d_in, d_out)
     _draw(layer, dropout)
     return weight_norm(layer)

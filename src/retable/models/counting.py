@@ -1,17 +1,17 @@
-"""Counting a text's n-grams by external sorting, with memory that does not grow with the text.
+"""N-gram counts by external sorting: memory use does not grow with the length of the text.
 
 The method is from Heafield et al., "Scalable Modified Kneser-Ney Language Model Estimation", ACL (2013), but here the
-text is sorted once instead of once per order. Each row contains the longest n-gram that starts at a position of the
-text, `<s>` included. Shorter n-grams are the beginnings of rows. Rows are sorted by their first word, then by their
-second word, and so on, so that n-grams of every length appear in the same order as in their tables. Blocks of rows are
-sorted into runs, in which the counts of equal rows are added up. The runs are merged, and the n-grams of each order are
-read from the merged rows.
+text is sorted once instead of once per order. Each row contains the longest n-gram that starts at one position of the
+text, where `<s>` is a position too. Shorter n-grams are the beginnings of rows. Rows are sorted by their first word,
+then by their second word, and so on, so that n-grams of each length n appear in the same order as in the model's table
+of n-grams. Blocks of rows are sorted into runs, in which the counts of equal rows are added up. The runs are merged,
+and the n-grams of each order are read from the merged rows.
 
-Arrays with one entry per n-gram are temporary files without a name, mapped into memory. The operating system can page
-them out, and they disappear when the process ends, also after a crash.
+Arrays with one entry per n-gram are memory-mapped temporary files without a name. The operating system can move such
+arrays from memory to disk, and deletes the files when the process ends, even after a crash.
 
-A row has C columns of words, and one column for its count. Each column of words contains `per` words of `bits` bits
-each: w + 1 for word w, 0 for no word.
+A row has C columns of words, and one column for its count. Each column of words packs `per` words of `bits` bits each.
+Word w is stored as w + 1, and an empty place as 0.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,21 +23,23 @@ import numpy as np
 from numba import njit
 
 # The number of rows that are sorted at a time, and the number of n-grams that are estimated at a time. On 20 million
-# tokens, 5-grams take as long with 1 << 18 as with 1 << 22 (equal runs differ by up to 15 %); 1 << 22 takes 60 MB more.
+# tokens, counting 5-grams takes as long with 1 << 18 rows as with 1 << 22 (repeated runs differ by up to 15 %); 1 << 22
+# rows need 60 MB more.
 BLOCK = 1 << 20
-DIGIT = 11  # bits per pass of the radix sort: the sort's 2,048 write positions fit into the L1 cache
+DIGIT = 11  # bits per pass of the radix sort; its 2,048 write positions fit into the L1 cache
 
-compiled = njit(nogil=True, cache=True, error_model="numpy")  # no fastmath: sums must equal NumPy's
+compiled = njit(nogil=True, cache=True, error_model="numpy")  # no `fastmath`: sums must equal NumPy's
 
 
 @dataclass(frozen=True)
 class Counts:
-    """The n-grams of one order whose contexts are nodes `first` to `first + n_contexts` of the order below.
+    """The n-grams of one order with `n_contexts` contexts, from the context `first` on.
 
-    begin     the index of the first n-gram of `keys` in the table of its order.
+    first     index of the first context, among the n-grams of the next lower order.
+    begin     index of the first n-gram of `keys`, among all n-grams of its order.
     keys      int64 (nodes,), as in `NGrams`.
     counts    int64 (nodes,): occurrences in the text; 0 for unigrams that do not occur.
-    suffixes  int64 (nodes,): the node, one order below, of the n-gram without its first word; 0 in the lowest order.
+    suffixes  int64 (nodes,): the index, in the next lower order, of the n-gram without its first word; 0 for unigrams.
     """
 
     radix: int
@@ -50,19 +52,19 @@ class Counts:
 
     @cached_property
     def contexts(self) -> np.ndarray:
-        """Return the context of each n-gram, int64 (nodes,), where 0 is the context `first`."""
+        """Return the context of each n-gram, int64 (nodes,); the context `first` is number 0."""
         return self.keys // self.radix - self.first
 
     def of_context(self, values: np.ndarray) -> np.ndarray:
-        """Return, per context, the sum of values (nodes,) over its n-grams: float64 (n_contexts,)."""
+        """Add up values (nodes,) over the n-grams of each context: float64 (n_contexts,)."""
         return np.bincount(self.contexts, weights=values, minlength=self.n_contexts).astype(np.float64, copy=False)
 
     def part_of_context(self, values: np.ndarray, total: np.ndarray) -> np.ndarray:
-        """Divide the sums of `of_context` by total (n_contexts,): float64 (n_contexts,), and 1 if the total is 0."""
+        """Divide each context's sum (see `of_context`) by `total` (n_contexts,); the result is 1 for a total of 0."""
         return np.divide(self.of_context(values), total, out=np.ones_like(total), where=total > 0)
 
     def parts(self) -> Iterator["Counts"]:
-        """Yield these n-grams in parts of at most `BLOCK` n-grams and `BLOCK` contexts, without splitting a context.
+        """Yield the n-grams in parts of at most `BLOCK` n-grams and `BLOCK` contexts, without splitting a context.
 
         A context with more than `BLOCK` n-grams forms a larger part by itself.
         """
@@ -78,7 +80,7 @@ class Counts:
 
 
 class Growing:
-    """An array (length,) or (length, width) in a nameless file: all calls of `extend` precede `array`."""
+    """An array (length,) or (length, width) in a nameless file. Call `extend` for all values, then `array`."""
 
     def __init__(self, *width: int, dtype: type = np.int64) -> None:
         self.file = TemporaryFile()  # noqa: SIM115 - open as long as the array grows
@@ -106,7 +108,7 @@ def count(
         boundary: the word that ends every sentence.
     Returns: the n-grams of order 1, 2, … `order`.
 
-    Temporary files take 24 bytes of disk per token, and later 24 bytes per distinct n-gram.
+    Temporary files first take 24 bytes of disk per token, and later 24 bytes per distinct n-gram.
     """
     packing = Packing(vocab_size, order)
     runs, ends = Growing(packing.width), [0]
@@ -133,7 +135,7 @@ class Packing:
 def merge(runs: list[np.ndarray]) -> Iterator[np.ndarray]:
     """Merge sorted runs, add up equal rows, and yield at most `BLOCK` rows at a time.
 
-    Each step reads a window of every run, and merges all rows up to the smallest of the windows' last rows.
+    Each step reads a window of every run, and merges all rows that do not exceed the last row of any window.
     """
     while len(runs) > 1:
         windows = [run[: max(BLOCK // len(runs), 1)] for run in runs]
@@ -148,7 +150,7 @@ def merge(runs: list[np.ndarray]) -> Iterator[np.ndarray]:
 
 
 def up_to(rows: np.ndarray, bound: tuple[int, ...]) -> int:
-    """Return how many of the sorted rows (n, C + 1) have words that do not exceed a bound (C,)."""
+    """Return how many of the sorted rows (n, C + 1) are not after a bound (C,) in the order of their words."""
     below = np.ones(len(rows), bool)
     for column, value in zip(rows.T[-2::-1], bound[::-1], strict=True):
         below = (column < value) | ((column == value) & below)
@@ -188,10 +190,10 @@ def split_orders(merged: Iterator[np.ndarray], packing: Packing, radix: int, ord
 
 
 def whole_contexts(levels: Sequence[Counts]) -> list[int]:
-    """Find, for contexts of 0, 1, … words, the first node of the contexts that cannot be longer.
+    """Find the first full-length context in each order of contexts (0, 1, … words).
 
-    Contexts cannot be longer if they have the maximum length, or begin with `<s>`. The nodes of such contexts are the
-    last nodes, because `<s>` has the highest id.
+    A context has full length if it has the maximum number of words, or begins with `<s>`. Contexts that begin with
+    `<s>` are the last in an order, because `<s>` has the highest id.
     """
     radix = levels[0].radix
     first = [1, radix - 1]
@@ -202,11 +204,11 @@ def whole_contexts(levels: Sequence[Counts]) -> list[int]:
 
 @compiled
 def pack(words, n, opens, boundary, start, order, bits, per, width):
-    """Pack one row for each of the first n words, and one row for `<s>` before each sentence.
+    """Pack one row that starts at each of the first n words, and one row that starts at each sentence's `<s>`.
 
     Args:
-        words: the n words, followed by the next order - 1 words of the text, or fewer at its end.
-        opens: whether the first word begins a sentence.
+        words: the n words, followed by the next order - 1 words of the text, or by fewer words at the end of the text.
+        opens: whether the first of the words begins a sentence.
         start: the id of `<s>`.
     Returns: rows (m, width).
     """
@@ -229,7 +231,7 @@ def pack(words, n, opens, boundary, start, order, bits, per, width):
 def pack_one(row, word, words, i, boundary, order, bits, per):
     """Write `word`, then the words from index i on, into `row` (C + 1,), with count 1.
 
-    A row has `order` words, or fewer if the sentence ends.
+    A row has `order` words, or fewer words if the sentence ends before that.
     """
     left = order
     for column in range(len(row) - 1):
@@ -250,14 +252,14 @@ def pack_one(row, word, words, i, boundary, order, bits, per):
 
 @compiled
 def sort(rows, spare):
-    """Sort rows (n, C + 1) by a radix sort from the last digit; overwrites `rows` and `spare`, of the same shape."""
+    """Sort rows (n, C + 1) by a radix sort from the last digit; `rows` and `spare` (same shape) are overwritten."""
     for column in range(rows.shape[1] - 2, -1, -1):
         for shift in range(0, 63, DIGIT):
             places = np.zeros((1 << DIGIT) + 1, np.int64)
             for i in range(len(rows)):
                 places[((rows[i, column] >> shift) & ((1 << DIGIT) - 1)) + 1] += 1
             if places.max() == len(rows):
-                continue  # all rows have the same digit
+                continue  # all rows have the same value of this digit
             for digit in range(1, len(places)):
                 places[digit] += places[digit - 1]
             for i in range(len(rows)):
@@ -288,13 +290,14 @@ def add_up(rows):
 
 @compiled
 def grow(rows, bits, per, radix, path, nodes, sums, unigrams, new_ngrams):
-    """Find the n-grams of each order from 2 up that occur in these sorted rows but not in earlier blocks.
+    """Find the n-grams of each order from 2 up that occur in the sorted rows of one block but not in earlier blocks.
 
     Args:
-        path, nodes, sums: arrays (order,) that describe the last n-gram of each order: its last word, its node, and its
-            count so far. The arrays are passed from block to block.
+        path, nodes, sums: arrays (order,) that describe the last n-gram of each order: its last word, its index, and
+            its count so far. The arrays are passed from block to block.
         unigrams: counts of all words (radix,), passed from block to block.
-        new_ngrams: (2, order, rows), filled with the new n-grams' keys and the counts of the n-grams before them.
+        new_ngrams: (2, order, rows), an output: the new n-grams' keys, and for each new n-gram the count of the n-gram
+            before it.
     Returns: number of new n-grams per order, (order,).
     """
     sizes = np.zeros(len(path), np.int64)
@@ -328,7 +331,7 @@ def grow(rows, bits, per, radix, path, nodes, sums, unigrams, new_ngrams):
 
 @compiled
 def begins(keys, n_contexts, radix):
-    """Find where each context's n-grams begin in sorted keys (nodes,), and where the last context's n-grams end.
+    """Find where the n-grams of each context begin in sorted keys (nodes,), and where those of the last context end.
 
     Returns: indices, (n_contexts + 1,).
     """
@@ -344,17 +347,17 @@ def begins(keys, n_contexts, radix):
 
 @compiled
 def find_suffixes(keys, suffixes, shorter, starts, radix):
-    """Find the node, one order below, of each n-gram without its first word.
+    """Find the index of each n-gram's suffix (the n-gram without its first word).
 
     Args:
         keys: keys of the n-grams, (nodes,), as in `NGrams`.
-        suffixes: suffix nodes of the n-grams' contexts, (n_contexts,).
-        shorter: keys of the n-grams one order below.
+        suffixes: indices of the suffixes of the n-grams' contexts, (n_contexts,).
+        shorter: keys of the n-grams of the next lower order.
         starts: where the n-grams of each context begin in `shorter`; see `begins`.
     Returns: int64 (nodes,).
 
     The n-grams of a context are sorted by last word. The words that follow a context also follow the context's suffix,
-    in the same order. So each search starts at the previous result, and its steps double.
+    in the same order. Each search therefore starts at the previous result, with steps that double.
     """
     nodes = np.empty(len(keys), np.int64)
     context, place, first = -1, 0, 0

@@ -1,11 +1,11 @@
 """The deep averaging network as published: Iyyer et al. (2015), "Deep Unordered Composition Rivals Syntactic Methods".
 
 A sentence is the mean of its word vectors (section 2.1), followed by ReLU layers (section 3). In training each word is
-dropped with some probability before the mean (section 3.1). All weights begin as in the authors' code (miyyer/dan),
-which also keeps all words of a sentence that would lose its last one. models/bag_of_words.py has the network in the
-form that the other sentence encoders are compared with.
+dropped with some probability before the mean (section 3.1). All weights are initialised as in the authors' code
+(miyyer/dan). As in the authors' code, a sentence keeps all its words if dropout would remove all of them. The variant
+in models/bag_of_words.py is the one that is compared with the other sentence encoders.
 
-Departure: a word that occurs twice in a sentence gets two gradients; in the authors' code it gets one.
+Departure: the gradient of a word that occurs twice in a sentence counts twice; in the authors' code it counts once.
 
 B batch, T time, D d_model.
 
@@ -18,15 +18,15 @@ from torch import Tensor, nn
 from retable.core.settings import NonNegativeInt, PositiveInt, Rate
 from retable.models.base import SequenceEncoder
 
-INIT_RANGE = 0.08  # all weights and biases begin uniform in ± INIT_RANGE
+INIT_RANGE = 0.08  # bound of the uniform initial weights and biases
 
 
 class DAN(SequenceEncoder):
-    """An encoder with `n_layers` ReLU layers over the mean word vector; 0 layers give the neural bag of words (NBOW).
+    """An encoder with `n_layers` ReLU layers over the mean word vector; with 0 layers, the neural bag of words.
 
     Args:
         word_dropout: share of words that training leaves out of the mean.
-        dropout: share of units of the hidden layers that training drops; 0 in the authors' code.
+        dropout: share of hidden units that training drops; 0 in the authors' code.
     """
 
     def __init__(
@@ -46,14 +46,14 @@ class DAN(SequenceEncoder):
         self.apply(self.initialise)
 
     def initialise(self, module: nn.Module) -> None:
-        """Draw the weights and biases of a table or layer, also of the objective's softmax."""
+        """Draw weights and biases of an embedding or a layer, also of the objective's softmax."""
         for parameter in module.parameters(recurse=False):
             nn.init.uniform_(parameter, -INIT_RANGE, INIT_RANGE)
 
     def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
         """Encode ids (B, T), padded after each row's length, as one vector per sequence, (B, D).
 
-        The first and the last token of a row are its marks, which are not in the mean.
+        The first and the last token of a row are start and end marks, which are not in the mean.
         """
         words = input_ids[:, 1:]
         kept = torch.arange(words.shape[1], device=words.device) < lengths[:, None] - 2
@@ -64,6 +64,6 @@ class DAN(SequenceEncoder):
 
 
 def drop_words(words: Tensor, rate: float) -> Tensor:
-    """Set each True of a mask (B, T) to False with probability `rate`, except in rows that would have no True left."""
+    """Set each True of a mask (B, T) to False with probability `rate`, unless no True would be left in its row."""
     kept = words & (torch.rand(words.shape, device=words.device) >= rate)
     return kept.where(kept.any(dim=1, keepdim=True), words)

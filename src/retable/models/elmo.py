@@ -1,16 +1,16 @@
-"""ELMo: a forward and a backward LSTM language model over one input layer.
+"""ELMo: a forward and a backward LSTM language model that share the input layer.
 
 Peters et al. 2018, "Deep contextualized word representations", arXiv 1802.05365, section 3; Peters et al. 2017 and
 Jozefowicz et al. 2016. Word vectors are either computed from characters (`nn/character_cnn.py`, with a projection),
 which works for any word, or looked up in a table. Each direction is a stack of LSTMs with projections and residual
-links between layers. Dropout acts on the input of every layer, before the residual link, and on the top layer's output.
-Initial weights follow the authors' code (bilm-tf), which is more detailed than the paper.
+links between layers. Dropout acts on the top layer's output, and on each layer's input before the residual link
+branches off. Initial weights follow the authors' code (bilm-tf), because the paper does not describe them fully.
 
 Departures:
 - torch's LSTM does not clip cells and projections (the authors clip at ±3). The LSTM has two bias vectors per gate; the
   second is initialised to 0.
 - A tanh follows the character convolution (the authors use a ReLU). The characters are UTF-8 bytes.
-- The token that separates sentences is spelt in characters, like any word.
+- The token that separates sentences is read as a string of characters, like any word.
 
 B batch, T time, D d_model, C d_cell, L n_layers, V vocabulary.
 
@@ -34,7 +34,7 @@ from retable.nn.dropout import Dropout
 
 
 class ELMo(BothDirections):
-    """A two-directional language model of token ids; `words` are the tokens' spellings, in the order of ids.
+    """A two-directional language model of token ids; `words` lists the tokens' spellings, in the order of ids.
 
     Args:
         d_cell: width of the LSTM cells. A matrix projects the cells to d_model, unless d_cell and d_model are equal.
@@ -81,31 +81,33 @@ class ELMo(BothDirections):
             nn.init.normal_(module.weight, std=module.weight[0].numel() ** -0.5)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
-        if isinstance(module, Highway):  # `apply` has already initialised its inner layers
+        if isinstance(module, Highway):  # `apply` initialises the layers in a Highway before the Highway
             nn.init.constant_(module.gate.bias, -2.0)
         if isinstance(module, nn.LSTM):
             _initialise_lstm(module)
 
     def forward(self, input_ids: Tensor, state: Any, backward: bool) -> tuple[Tensor, Any]:
-        """Return the top hidden states (B, T, D) of one direction for ids (B, T), and the next state.
+        """Return the top hidden states (B, T, D) of one direction for ids (B, T), and the state for the next call.
 
-        The ids are in reading order: with `backward`, the first id is the last token of the text. The state is a pair
-        of hidden states (L, B, D) and cells (L, B, C), or None, which stands for zeros.
+        The ids are in the order in which the direction reads them: with `backward`, the first id is the last token of
+        the text. The state is a pair of hidden states (L, B, D) and cell states (L, B, C); None means zeros.
         """
         stack = self.backward_stack if backward else self.forward_stack
         hidden, state = stack(self.embed(input_ids), state)
         return self.dropout(hidden[-1]), state
 
     def layers(self, input_ids: Tensor, lengths: Tensor) -> list[Tensor]:
-        """Return the L + 1 layers (B, T, 2D), zero on padding, for ids (B, T) padded after each row's length.
+        """Return the states (B, T, 2D) of all layers, 0 on padding, for ids (B, T) padded after each row's length.
 
-        The first layer is the input layer, concatenated with itself. Each other layer concatenates the forward and the
-        backward states of an LSTM layer.
+        The states of layer 0 are the word vectors, concatenated with themselves. The states of each other layer
+        concatenate the forward and the backward LSTM's states.
         """
         return self._layers(self.embed(input_ids), lengths)
 
     def layers_of_words(self, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
-        """Return the states that `layers` returns, for words of any spelling. T is the longest sentence's length.
+        """Return the states of all layers, as `layers` does, for words instead of ids. Any word is allowed.
+
+        T is the length of the longest sentence.
 
         Raises: UsageError: this ELMo has a table of word vectors instead of a character convolution.
         """
@@ -118,7 +120,7 @@ class ELMo(BothDirections):
         return self._layers(F.embedding(pad_sequence(places, batch_first=True), table), lengths)
 
     def embed(self, input_ids: Tensor) -> Tensor:
-        """Embed ids (B, T) as vectors (B, T, D) without context. Each distinct word is convolved once."""
+        """Embed ids (B, T) as context-free vectors (B, T, D). The character CNN runs once per distinct word."""
         if not self.reads_spelling:
             return self.embedding(input_ids)
         words, places = input_ids.unique(return_inverse=True)
@@ -127,7 +129,7 @@ class ELMo(BothDirections):
     def _layers(self, vectors: Tensor, lengths: Tensor) -> list[Tensor]:
         time = torch.arange(vectors.shape[1], device=lengths.device)
         inside = time < lengths[:, None]  # (B, T)
-        turned = torch.where(inside, lengths[:, None] - 1 - time, time)  # reverses tokens, but not padding
+        turned = torch.where(inside, lengths[:, None] - 1 - time, time)  # indices that reverse tokens but not padding
 
         def turn(hidden: Tensor) -> Tensor:
             return hidden.take_along_dim(turned[:, :, None], dim=1)
@@ -139,7 +141,10 @@ class ELMo(BothDirections):
 
 
 class Stack(nn.Module):
-    """One direction: LSTM layers with d_cell cells, projected to d_model. The first layer has no residual link."""
+    """One direction of an ELMo: LSTM layers with d_cell cells, projected to d_model.
+
+    All layers but the first have a residual link.
+    """
 
     def __init__(self, d_model: int, d_cell: int, n_layers: int, dropout: float):
         super().__init__()
@@ -150,7 +155,7 @@ class Stack(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, hidden: Tensor, state: Any) -> tuple[list[Tensor], Any]:
-        """Return each layer's states (B, T, D) and the next state: hidden (L, B, D) and cell (L, B, C)."""
+        """Return each layer's states (B, T, D), and the last hidden states (L, B, D) and cell states (L, B, C)."""
         outputs, after = [], []
         for i, layer in enumerate(self.layers):
             below = self.dropout(hidden)
@@ -165,8 +170,8 @@ class Stack(nn.Module):
 def _initialise_lstm(layer: nn.LSTM) -> None:
     """Draw an LSTM's weights uniformly within the bounds of Glorot and Bengio (2010).
 
-    There is one bound for the joint matrix of input and state, as in TensorFlow, and one for the projection. Biases are
-    1 for the forget gate, and 0 for all other gates.
+    The input weights and the state weights of an LSTM share one bound, because TensorFlow has one matrix for both. The
+    projection has its own bound. Biases are 1 for the forget gate, and 0 for all other gates.
     """
     d_cell, d_state = layer.hidden_size, layer.proj_size or layer.hidden_size
     gates = (6 / (layer.input_size + d_state + 4 * d_cell)) ** 0.5

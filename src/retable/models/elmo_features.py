@@ -26,9 +26,9 @@ class ELMoBiLSTM(Encoder):
     """A bidirectional LSTM encoder over word vectors and ELMo features, [x; ELMo(x)].
 
     Args:
-        elmo: function that creates the ELMo from `words`. If `frozen`, the ELMo's weights are fixed and its dropout is
-            off.
-        layers: numbers of the ELMo layers to mix, or None for all layers; 0 is the input layer, which has no context.
+        elmo: function that creates the ELMo from `words`. If `frozen` is true, the ELMo's weights are fixed and its
+            dropout is off.
+        layers: indices of the ELMo layers to mix, or None for all layers; 0 is the input layer, which has no context.
     """
 
     two_ends = True
@@ -50,7 +50,7 @@ class ELMoBiLSTM(Encoder):
         n_elmo = len(self.elmo.forward_stack.layers) + 1
         self.mixed = list(range(n_elmo)) if layers is None else list(layers)
         if not self.mixed or not set(self.mixed) <= set(range(n_elmo)):
-            raise UsageError(f"model.layers={self.mixed} are not ELMo layers; write numbers from 0 to {n_elmo - 1}")
+            raise UsageError(f"model.layers={self.mixed} are not ELMo layers; write indices from 0 to {n_elmo - 1}")
         for stack in (self.elmo.forward_stack, self.elmo.backward_stack):
             stack.layers[max(self.mixed) :].requires_grad_(False)  # layers above the last mixed layer are unused
         self.mix = ScalarMix(len(self.mixed))

@@ -3,7 +3,7 @@
 Peters et al. 2018, arXiv 1802.05365, section 3.3, and section 4 on named entities. For each word, the tagger's LSTM
 reads a word vector, a convolution over characters, and the mixture of the ELMo's layers.
 
-Departures: the departures of models/tagger.py, and no penalty λ‖s‖² on the mixing weights in the loss.
+Departures: those listed in models/tagger.py; the loss has no penalty λ‖s‖² on the mixing weights s.
 
 B batch, T time, D d_model, E d_embedding, F features of the convolutions, P d_predicate, W d_model of the ELMo.
 
@@ -26,12 +26,13 @@ from retable.nn.word_input import WordInput
 
 
 class ELMoTagger(Encoder):
-    """An encoder with one hidden state per word. Sentences start and end with the same mark tokens as in the training
-    of the ELMo.
+    """An encoder with one hidden state per word.
+
+    Sentences start and end with the tokens that marked start and end in the ELMo's training.
 
     Args:
-        elmo: function that creates the ELMo from `words`. If `frozen`, the ELMo's weights are fixed and its dropout is
-            off.
+        elmo: function that creates the ELMo from `words`. If `frozen` is true, the ELMo's weights are fixed and its
+            dropout is off.
         other arguments: see BiLSTMTagger.
     """
 
@@ -79,7 +80,7 @@ class ELMoTagger(Encoder):
     def forward(self, input_ids: Tensor, lengths: Tensor, predicates: Tensor | None = None) -> Tensor:
         """Return hidden states (B, T, D), zero on padding, for ids (B, T) padded after each row's length.
 
-        `predicates` (B,) are the positions of the predicates. The argument is required if `d_predicate` is above 0.
+        `predicates` (B,) is the position of each sentence's predicate, required if `d_predicate` is above 0.
         """
         features = self.mix(self.elmo.layers(input_ids, lengths), lengths)  # (B, T, 2W)
         words = torch.cat([self.input(input_ids), features], dim=2)  # (B, T, E + F + 2W)

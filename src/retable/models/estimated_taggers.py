@@ -43,10 +43,11 @@ def split_word(word: str) -> tuple[str, str]:
 
 
 class PatternTagger(Estimated):
-    """A rule that turns each run of words whose parts of speech match a pattern into a chunk. The rule is not trained.
+    """A rule, without training, that makes a chunk of each sequence of words with matching parts of speech.
 
     Args:
-        pattern: regular expression that must match a whole part of speech; an empty expression matches no word.
+        pattern: regular expression that must match the whole part of speech of each of the chunk's words; an empty
+            expression matches no word.
         chunk: type of the chunks, such as NP.
     """
 
@@ -83,11 +84,12 @@ class PatternTagger(Estimated):
 
 
 class CountedTagger(Estimated):
-    """A tagger that chooses the tag seen most often with a word's part of speech after the previous tags.
+    """A tagger that chooses the most frequent tag of the word's part of speech after the same previous tags.
 
-    Among equally frequent tags, the tagger chooses the tag that was seen first. In a context that was not seen, a word
-    has no tag and is labelled O. If contexts include earlier tags, all later words of the sentence are then O too,
-    because a context with a missing tag was not seen either.
+    A context is the word's part of speech together with the previous `order` − 1 tags. Among equally frequent tags, the
+    tagger chooses the one that occurs first in the training data. In a context that is not in the training data, a word
+    gets no tag, and is labelled O. If contexts include previous tags, all later words of the sentence are O too,
+    because no context in the training data has a missing tag.
 
     Args:
         order: 1 if a context is only the part of speech, 2 if a context includes the previous tag, and so on.
@@ -128,7 +130,7 @@ class CountedTagger(Estimated):
 
 
 def _since_determiner(parts: Words, place: int) -> str:
-    """Return the set of parts of speech since the last determiner or the sentence start, as one string."""
+    """Return the set of parts of speech since the last determiner, or since the sentence start, as one string."""
     first = max((i + 1 for i in range(place) if parts[i] == "DT"), default=0)
     return "+".join(sorted({*parts[first:place]}))
 
@@ -148,13 +150,13 @@ FEATURES: dict[str, Callable[[Words, Words, int], str]] = {
 class LogLinearTagger(Estimated):
     """A classifier of each word by features of its sentence: a maximum-entropy model without a prior or a bias.
 
-    As in NLTK's encoding, a pair of feature and tag has a weight only if it occurs in training. The likelihood then has
-    no maximum, so the number of steps matters. Training starts with weights of 0, and ends after at most `steps` steps
-    of L-BFGS.
+    As in NLTK's encoding, a pair of feature and tag has a weight only if the pair occurs in training. With such weights
+    the likelihood has no maximum, so the result depends on the number of steps. Training starts with weights of 0, and
+    ends after at most `steps` steps of L-BFGS.
 
     Args:
-        features: names in FEATURES. Each value of a feature is an input of the classifier: 1 for a word with this
-            value, and 0 for any other word.
+        features: names in FEATURES. Each value of a feature is one input of the classifier: 1 for words with this
+            value, 0 for all other words.
         steps: maximum number of steps; the default is the same as in megam, the optimiser that NLTK's book uses.
     """
 
@@ -181,7 +183,7 @@ class LogLinearTagger(Estimated):
         seen, transposed = counts > 0, present.T.tocsr()
 
         def loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
-            """Return the mean of −log p, in nats, and its gradient."""
+            """Return the mean of −log p(tag) over words, in nats, and the gradient of this mean."""
             scores = present @ _scattered(weights, seen)
             log_probs = scores - logsumexp(scores, axis=1, keepdims=True)
             gradient = (transposed @ np.exp(log_probs) - counts)[seen]
@@ -197,7 +199,7 @@ class LogLinearTagger(Estimated):
         return [[self.classes[next(tags)] for _ in words] for words in texts]
 
     def _rows(self, texts: Sequence[Words]) -> Iterator[list[str]]:
-        """Yield the features of each word of all texts."""
+        """Yield the list of features of each word, text by text."""
         for words in texts:
             plain, parts = zip(*map(split_word, words), strict=True)
             for place in range(len(words)):
@@ -217,7 +219,7 @@ class LogLinearTagger(Estimated):
 
 
 def _scattered(weights: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Return an array that contains the weights where `places` is True, and 0 elsewhere."""
+    """Return an array with the weights where the mask `places` is True, and 0 elsewhere."""
     result = np.zeros(places.shape)
     result[places] = weights
     return result

@@ -20,11 +20,11 @@ class FastText(WindowModel):
 
     The paper adds up the vectors of a word's n units. The code of fastText uses the mean of these vectors, but moves
     each of the vectors by the mean's whole gradient, which is not the gradient of any loss. Here the sum is divided by
-    √n, so that a gradient step moves the composed vector as far as in fastText's code. A learning rate then has the
-    same effect on words of any length, and the same effect as in skip-gram.
+    √n, so that a gradient step moves the composed vector as far as in fastText's code. With this factor, a learning
+    rate has the same effect as in skip-gram, however many n-grams a word has.
 
-    fastText's code draws noise words with probability ∝ count^0.5. Set objective.power=0.5 for the same probabilities;
-    word2vec and gensim use the power 0.75.
+    fastText's code draws noise words with probability ∝ count^0.5. Set objective.power=0.5 to draw noise words as
+    fastText's code does; word2vec and gensim use the power 0.75.
 
     Args:
         buckets: number of vectors for n-grams; the paper has 2,000,000. N-grams whose hashes are in the same bucket
@@ -47,7 +47,7 @@ class FastText(WindowModel):
     ) -> None:
         super().__init__()
         if buckets < 1:
-            raise UsageError(f"buckets={buckets} is out of range; write 1 or more, or max_n=0 to use no n-grams")
+            raise UsageError(f"buckets={buckets} is out of range; write 1 or more (and max_n=0 to use no n-grams)")
         self.d_model, self.min_n, self.max_n, self.buckets = d_model, min_n, max_n, buckets
         self._ids = {word: i for i, word in enumerate(words)}
         units = [[i, *self._ngrams(word)] for word, i in self._ids.items()]
@@ -62,7 +62,7 @@ class FastText(WindowModel):
         nn.init.uniform_(self.subwords.weight, -0.5 / d_model, 0.5 / d_model)  # as in word2vec.c
 
     def forward(self, centres: Tensor, contexts: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the centres' vectors (R, C, D), the ids of the predicted contexts (R, J), and `pairs` (R, C, J).
+        """Return the centres' vectors (R, C, D), the ids (R, J) of the contexts to predict, and `pairs` (R, C, J).
 
         `centres` (R, C) and `contexts` (R, J) are ids. `pairs` marks the contexts of each centre.
         """
@@ -76,8 +76,8 @@ class FastText(WindowModel):
     def vector(self, word: str) -> np.ndarray:
         """Return the vector (D,) of any string.
 
-        For a string outside the vocabulary, the vector is composed only of n-grams. The vector is 0 if the string is
-        too short for an n-gram.
+        For a string outside the vocabulary, the vector is composed of its n-grams only, and is 0 if the string is too
+        short for an n-gram.
         """
         known = [self._ids[word]] if word in self._ids else []
         units = self.subwords.weight.detach()[known + self._ngrams(word)]
@@ -102,11 +102,11 @@ class FastText(WindowModel):
 
 
 def ngram_hashes(word: str, min_n: int, max_n: int) -> list[int]:
-    """Compute fastText's 32-bit hashes of the n-grams of `<word>`, ordered by first character, then by length.
+    """Compute fastText's 32-bit hashes of the n-grams of `<word>`, ordered by start position, then by length.
 
-    The hash is FNV-1a over the UTF-8 bytes, with a quirk of fastText's code that fastText's vectors depend on. A byte
-    of 128 or more is sign-extended, which also changes the upper bits of the hash. A single < or > does not count as an
-    n-gram.
+    The hash is FNV-1a over the UTF-8 bytes, but, as in fastText's code, a byte of 128 or more is sign-extended, which
+    also changes the upper bits of the hash. Vectors trained by fastText depend on this sign extension. The brackets <
+    and > by themselves do not count as n-grams.
     """
     letters = [letter.encode() for letter in f"<{word}>"]
     hashes = []

@@ -2,8 +2,8 @@
 
 x is the concatenation of the last n − 1 words' embeddings. The scores of the next word are b + W x + U tanh(d + H x)
 (equation 1). This file computes the hidden state; the objective adds the softmax layer as a head. With `direct`
-connections, the hidden state is [tanh(d + H x); x], and the head's weights are [U, W]. Without direct connections, the
-hidden state is tanh(d + H x), which means W = 0. Before the text, the window is filled with n − 2 sentence boundaries.
+connections, the hidden state is [tanh(d + H x); x], and the head's weights are [U, W]. Without direct connections, W is
+0 and the hidden state is tanh(d + H x). Before the text, the window is filled with n − 2 sentence boundaries.
 
 B batch, T time, N n − 1, E embedding, H hidden layer, D d_model (H, or H + N·E with direct connections).
 
@@ -19,7 +19,9 @@ from retable.nn.dropout import Dropout
 
 
 class FixedWindow(LeftToRight):
-    """A left-to-right model in which a hidden state sees the last `order` − 1 tokens; n above is `order`.
+    """A left-to-right model in which each hidden state depends on the last `order` − 1 tokens.
+
+    `order` is the paper's n.
 
     `init_range` is the bound of the uniform initial weights. Dropout acts on x and on the hidden layer.
 
@@ -42,7 +44,7 @@ class FixedWindow(LeftToRight):
     ):
         super().__init__()
         if order < 2:
-            raise ValueError(f"order={order} is out of range; write 2 or more (the predicted word counts)")
+            raise ValueError(f"order={order} is out of range; write 2 or more (`order` includes the predicted word)")
         self.boundary, self.words, self.direct, self.init_range = boundary, order - 1, direct, init_range
         self.d_model = d_hidden + direct * self.words * d_embedding
         self.embedding = nn.Embedding(vocab_size, d_embedding)
@@ -56,9 +58,9 @@ class FixedWindow(LeftToRight):
             nn.init.uniform_(parameter, -self.init_range, self.init_range)
 
     def forward(self, input_ids: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Return the hidden states (B, T, D) of the ids (B, T) that follow `state`, and the next state.
+        """Return the hidden states (B, T, D) of ids (B, T) read after `state`, and the state after the last id.
 
-        The state contains the last N − 1 ids, (1, B, N − 1), which begin the next window.
+        The state contains the last N − 1 ids, (1, B, N − 1), with which the next window begins.
         """
         before = input_ids.new_full((len(input_ids), self.words - 1), self.boundary) if state is None else state[0]
         ids = torch.cat([before, input_ids], dim=1)

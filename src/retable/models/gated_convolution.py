@@ -1,9 +1,9 @@
 """The gated convolutional language model (Dauphin, Fan, Auli and Grangier 2017).
 
 arXiv 1612.08083, section 2. A layer is h(X) = (X ∗ W + b) ⊗ σ(X ∗ V + c) (equation 1); its convolutions do not see
-later words. Each block of layers has a residual link, and weights are normalised (Salimans and Kingma 2016). Two
-details follow the authors' later paper (Gehring et al. 2017, sections 3.4 and 3.5). Residual sums are scaled by √½, and
-initial weights are scaled so that each layer keeps the variance of its input.
+later words. Each block of layers has a residual link, and convolutions have weight normalisation (Salimans and Kingma
+2016). Two details follow the authors' later paper (Gehring et al. 2017, sections 3.4 and 3.5). Residual sums are scaled
+by √½, and initial weights are scaled so that each layer keeps the variance of its input.
 
 B batch, T time, C input channels, D output channels (of the last layer: d_model), k kernel width.
 
@@ -28,24 +28,25 @@ class GatedLayer(nn.Module):
 
     def __init__(self, d_in: int, d_out: int, k: int, dropout: float):
         super().__init__()
-        # Gates are initially about ½, which divides the outputs' variance by 4. Larger weights restore the variance.
+        # Gates are initially about ½, which divides the variance of outputs by 4. Initial weights with 4 times the
+        # usual variance compensate for this division.
         self.convolution = _convolution(d_in, 2 * d_out, k, variance=4 * (1 - dropout))
         self.dropout = Dropout(dropout)
         self.before = k - 1
 
     def forward(self, x: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Convolve inputs (B, C, T) to (B, D, T), and also return the last k − 1 inputs as the next state.
+        """Return the outputs (B, D, T) of inputs (B, C, T), and the last k − 1 inputs as the state for the next call.
 
-        The state (1, B, C, k − 1) contains the inputs before x; None stands for zeros.
+        The state (1, B, C, k − 1) contains the last inputs before `x`; None means zeros.
         """
         x = self.dropout(x)
         x = F.pad(x, (self.before, 0)) if state is None else torch.cat([state[0], x], dim=2)
-        # The state is a copy, so that it does not keep all inputs in memory.
+        # The state is a copy; a view would keep all inputs in memory.
         return F.glu(self.convolution(x), dim=1), x[None, ..., x.shape[2] - self.before :].clone()
 
 
 class ResidualBlock(nn.Module):
-    """A block of layers with a residual link, which is a projection if the number of channels changes."""
+    """Layers with one residual link around all; the link is a projection if the number of channels changes."""
 
     def __init__(self, d_in: int, layers: Sequence[tuple[int, int]], dropout: float):
         super().__init__()
@@ -57,7 +58,10 @@ class ResidualBlock(nn.Module):
         self.link = nn.Identity() if same else _convolution(d_in, widths[-1], k=1, variance=1.0)
 
     def forward(self, x: Tensor, state: tuple[Tensor, ...] | None) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Transform inputs (B, C, T) to (B, D, T), and also return the next state. If `state` is None, it is zeros."""
+        """Return the outputs (B, D, T) of inputs (B, C, T), and the state for the next call.
+
+        The state None means zeros.
+        """
         below, after = self.link(x), []
         for layer, before in zip(self.layers, state or [None] * len(self.layers), strict=True):
             x, end = layer(x, before)
@@ -66,7 +70,7 @@ class ResidualBlock(nn.Module):
 
 
 class GatedConvolution(LeftToRight):
-    """A left-to-right model in which a hidden state sees as many tokens as all layers together span.
+    """A left-to-right model in which a hidden state depends on the tokens within the joint span of all layers.
 
     `blocks` lists the layers of each block as [k, D], as in the paper's table 1. In a bottleneck block, a wide layer
     follows narrow layers with k = 1.
@@ -94,7 +98,7 @@ class GatedConvolution(LeftToRight):
 
     @staticmethod
     def initialise(module: nn.Module) -> None:
-        """Draw embeddings from N(0, 0.1²), and the head's weights from N(0, 1 / inputs) with zero biases."""
+        """Draw embeddings from N(0, 0.1²), the head's weights from N(0, 1 / number of inputs), with zero biases."""
         if isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=0.1)
         if isinstance(module, nn.Linear):
@@ -103,10 +107,10 @@ class GatedConvolution(LeftToRight):
                 nn.init.zeros_(module.bias)
 
     def forward(self, input_ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """Return the hidden states (B, T, D) of the ids (B, T) that follow `state`, and the next state.
+        """Return the hidden states (B, T, D) of ids (B, T) read after `state`, and the state after the last id.
 
-        The state contains, per block and layer, the last inputs (1, B, C, k − 1), which the next convolution starts
-        with.
+        The state contains, for each layer of each block, its last inputs (1, B, C, k − 1), with which the layer's next
+        window begins.
         """
         x, after = self.embedding(input_ids).transpose(1, 2), []
         for block, before in zip(self.blocks, state or [None] * len(self.blocks), strict=True):

@@ -1,6 +1,6 @@
 """GloVe word vectors (Pennington et al. 2014, "GloVe: Global Vectors for Word Representation").
 
-The paper's context vectors w̃ and biases b̃ belong to the objective, `WeightedLeastSquares`.
+The objective, `WeightedLeastSquares`, contains the paper's context vectors w̃ and context biases b̃.
 
 D d_model, V vocabulary.
 """
@@ -14,7 +14,7 @@ from retable.models.base import CooccurrenceModel
 
 
 class GloVe(CooccurrenceModel):
-    """A vector w and a bias b per word, fitted so that w_i·w̃_j + b_i + b̃_j ≈ log X_ij."""
+    """A vector w and a bias b per word, fitted to co-occurrence counts X: w_i·w̃_j + b_i + b̃_j ≈ log X_ij."""
 
     def __init__(self, words: Sequence[str], d_model: PositiveInt) -> None:
         super().__init__()
@@ -29,5 +29,8 @@ class GloVe(CooccurrenceModel):
             nn.init.uniform_(parameter, -0.5 / self.d_model, 0.5 / self.d_model)
 
     def vectors(self) -> Tensor:
-        """Return the word vectors w (V, D), without gradient. The objective returns the paper's sum w + w̃."""
+        """Return the word vectors w (V, D), without gradient.
+
+        A method of the objective computes the paper's sum w + w̃.
+        """
         return self.word.weight.detach()

@@ -2,12 +2,13 @@
 
 Katz, "Estimation of Probabilities from Sparse Data for the Language Model Component of a Speech Recognizer", IEEE
 Transactions on Acoustics, Speech, and Signal Processing 35 (1987); Chen and Goodman 1998, section 2.4. Details that
-both papers leave open follow SRILM's `ngram-count`, with which the published perplexities were computed. Unigrams, and
-n-grams seen more than 7 times, are not discounted. N-grams of three or more words that are seen once are left out.
-Counts for which Good and Turing's formula gives no valid discount are not discounted either.
+both papers leave open are as in SRILM's `ngram-count`, the program that computed the published perplexities. Unigrams,
+and n-grams seen more than 7 times, are not discounted. N-grams of three or more words that occur only once are not part
+of the model. Counts for which Good and Turing's formula gives no valid discount are not discounted either.
 
-Departure: in SRILM, if the words seen after a context use up all probability, all other words have probability 0. Here
-1 is added to the total of a context whose words would use up all probability, also in orders without discounts.
+Departure: in SRILM, if the words seen after a context have a total probability of 1, all other words have probability
+0. Here the count of such a context is increased by 1, so that other words have some probability. The count is increased
+in orders without discounts too.
 
 System C1 of docs/systems.yaml.
 """
@@ -20,7 +21,7 @@ from retable.models.ngram import BackoffModel
 
 
 class GoodTuring(BackoffModel):
-    """A back-off n-gram model over token ids: listed n-grams have discounted frequencies; all other n-grams back off.
+    """A back-off n-gram model over token ids: listed n-grams have discounted frequencies, others back off.
 
     `minimum` is the lowest count at which n-grams of three or more words are listed.
 
@@ -29,7 +30,7 @@ class GoodTuring(BackoffModel):
         boundary: the id that ends a sentence.
     """
 
-    largest = 7  # highest count that is discounted, except for unigrams: Katz's k, which is 5 in his paper
+    largest = 7  # highest discounted count, except for unigrams; Katz's k, which is 5 in his paper
 
     def __init__(self, vocab_size: PositiveInt, order: PositiveInt, boundary: int, minimum: PositiveInt = 2):
         super().__init__(vocab_size, order, boundary)
@@ -53,7 +54,7 @@ class GoodTuring(BackoffModel):
         share = discounted / (total + (spent & (seen < self.vocab_size)))[part.contexts]
 
         left, over = 1 - part.of_context(share), 1 - part.of_context(np.where(listed, lower, 0))
-        all_listed = part.of_context(listed) == self.vocab_size  # no unlisted word for the remaining probability
+        all_listed = part.of_context(listed) == self.vocab_size  # no other word could have the remaining probability
         share /= np.where(all_listed, 1 - left, 1)[part.contexts]
         backoff = np.where(all_listed, 1, left) / np.where(all_listed, 1, over)
 
@@ -62,7 +63,7 @@ class GoodTuring(BackoffModel):
 
 
 def ratios(counts: np.ndarray, largest: int) -> np.ndarray:
-    """Return the factors (largest + 2,) that discount counts of 0, 1, … `largest`, and all higher counts."""
+    """Return the discount factors (largest + 2,) of the counts 0, 1, … `largest`, and one for all higher counts."""
     n = np.bincount(np.minimum(counts, largest + 2), minlength=largest + 3).tolist()
     shares = np.ones(largest + 2)
     while largest and not n[largest + 1]:

@@ -1,8 +1,8 @@
 """GPT, the left-to-right Transformer (Radford et al. 2018; pre-norm and initial weights as in Radford et al. 2019).
 
 The default is GPT-2: learnt positions, LayerNorm before each layer and after the last layer, and GELU. Initial weights
-of residual projections are divided by the square root of the number of these projections (section 2.3). Other values of
-`norm`, `positions` and `activation` give other models:
+of the projections before residual sums are divided by √n, where n is the number of these projections (section 2.3).
+Other values of `norm`, `positions` and `activation` give other models:
 - GPT: "post", "learnt", "gelu";
 - the decoder of Vaswani et al. (2017): "post", "sinusoidal", "relu";
 - LLaMA (Touvron et al. 2023, section 2.2), but with LayerNorm instead of RMSNorm: "pre", "rotary", "swiglu", with
@@ -30,7 +30,7 @@ class GPT(LeftToRight):
 
     Args:
         separate_documents: whether tokens attend only to their own document, which starts with a `boundary` token.
-            Documents in one window are then independent, except for their positions.
+            If `separate_documents` is true, documents in one window are independent, except for their positions.
         initializer_range: standard deviation σ of the initial weights; for small widths, see `initializer_range` of
             BERT.
     """
@@ -64,7 +64,7 @@ class GPT(LeftToRight):
         self.separate_documents, self.boundary = separate_documents, boundary
         self.embedding = nn.Embedding(vocab_size, d_model)
         self.positions = nn.Embedding(max_length, d_model) if positions == "learnt" else None
-        # Tables of sinusoids and rotations are fixed, so they are not saved.
+        # Tables of sinusoids and rotations are constants, and are not saved with the model.
         sines = sinusoids(max_length, d_model) if positions == "sinusoidal" else None
         turns = rotations(max_length, d_model // n_heads) if positions == "rotary" else None
         self.register_buffer("sinusoids", sines, persistent=False)
@@ -76,7 +76,7 @@ class GPT(LeftToRight):
         for name, weight in self.named_parameters():
             if norm == "pre" and name.endswith(("attention.output.weight", "contract.weight")):
                 nn.init.normal_(weight, std=initializer_range * (2 * n_layers) ** -0.5)
-        if positions == "sinusoidal":  # `forward` scales embeddings to a sinusoid's variance, as in the authors' code
+        if positions == "sinusoidal":  # `forward` scales embeddings to a sinusoid's variance (Vaswani et al.'s code)
             nn.init.normal_(self.embedding.weight, std=d_model**-0.5)
 
     def initialise(self, module: nn.Module) -> None:
@@ -87,11 +87,11 @@ class GPT(LeftToRight):
             nn.init.zeros_(module.bias)
 
     def forward(self, input_ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """Return the hidden states (B, T, D) of the ids (B, T) that follow `state`, and the next state.
+        """Return the hidden states (B, T, D) of ids (B, T) read after `state`, and the state after the last id.
 
-        The state is () at the start. Later the state has one Cache of S + T positions per layer and, with
-        `separate_documents`, all ids (1, B, S + T). If `state` is None, no state is kept, and the ids are the whole
-        context.
+        The initial state is (). The returned state contains a Cache of S + T positions for each layer. With
+        `separate_documents`, the state also contains all ids (1, B, S + T). If `state` is None, the ids are the whole
+        context, and None is returned as the state.
 
         Raises: UsageError: S + T is more than `max_length`.
         """
@@ -106,7 +106,7 @@ class GPT(LeftToRight):
         if self.positions is not None:
             hidden = hidden + self.positions.weight[now]
         elif self.sinusoids is not None:
-            hidden = hidden * self.d_model**0.5 + self.sinusoids[now]  # scaled as in Vaswani et al. 2017, section 3.4
+            hidden = hidden * self.d_model**0.5 + self.sinusoids[now]  # scale as in Vaswani et al. 2017, section 3.4
         rotation = None if self.rotations is None else self.rotations[:, now]
         hidden = self.dropout(hidden)
         seen = torch.cat([state[-1][0], input_ids], dim=1) if state and self.separate_documents else input_ids
@@ -121,7 +121,7 @@ class GPT(LeftToRight):
         return self.norm(hidden), None if state is None else tuple(after)
 
     def _within_documents(self, ids: Tensor) -> Tensor:
-        """Return a mask (B, 1, S + T, S + T), True from each id to itself and to earlier ids of the same document."""
+        """Return an attention mask (B, 1, S + T, S + T): an id attends to itself and earlier ids of its document."""
         documents = (ids == self.boundary).cumsum(dim=1)
         return (documents[:, None, :, None] == documents[:, None, None, :]).tril()
 

@@ -1,9 +1,9 @@
 """GPT with three added special tokens around the texts of a task: start, delimiter, extract.
 
 Radford et al. 2018, section 3.3 and figure 1. The authors' code calls the tokens `_start_`, `_delimiter_` and
-`_classify_`. The special tokens are added for fine-tuning: the tokenizer and pretraining do not have them. The
-embeddings of these tokens are initialised at random like other weights, and trained with all other weights. The
-auxiliary language-model loss predicts the special tokens like any token.
+`_classify_`. The special tokens are added for fine-tuning only: the tokenizer and the pretrained model do not have
+these tokens. The embeddings of these tokens are initialised at random and fine-tuned together with all other weights.
+The auxiliary language-model loss predicts the special tokens like any token.
 
 V tokens of the tokenizer.
 
@@ -20,13 +20,13 @@ from retable.models.gpt import GPT
 
 
 class PretrainedGPT(nn.ModuleDict):
-    """The modules that a GPT with special tokens shares with a pretrained GPT, under the same names."""
+    """The modules of a GPT with special tokens that receive a pretrained GPT's weights, under the same names."""
 
 
 class GPTWithSpecialTokens(GPT, DelimitedLeftToRight):
-    """A GPT with V + 3 tokens; the last three are the special tokens. The settings are those of GPT."""
+    """A GPT with V + 3 tokens; the last three are the special tokens. Its arguments are those of GPT."""
 
-    __signature__ = signature(GPT)  # settings are checked against this signature
+    __signature__ = signature(GPT)  # used to check settings
 
     def __init__(self, vocab_size: int, *settings: Any, **named: Any):
         super().__init__(vocab_size + 3, *settings, **named)
@@ -34,6 +34,6 @@ class GPTWithSpecialTokens(GPT, DelimitedLeftToRight):
 
     @property
     def pretrained(self) -> dict[str, nn.Module]:
-        """Return all modules, but only the first V rows of the embedding, as a view that shares memory."""
+        """Return all modules; the returned embedding has only the first V rows, and shares their memory."""
         of_tokenizer = nn.Embedding.from_pretrained(self.embedding.weight.data[: self.start_id])
         return {"": PretrainedGPT({**dict(self.named_children()), "embedding": of_tokenizer})}

@@ -28,8 +28,8 @@ class WittenBell(Interpolated):
 class AbsoluteDiscounting(Interpolated):
     """An n-gram model that subtracts D = n₁ / (n₁ + 2 n₂) from every count.
 
-    For each order, n₁ and n₂ are the numbers of n-grams that occur once and twice. If no n-gram occurs once, D is 1/2:
-    with D = 0, unseen words would have no probability.
+    For each order, n₁ n-grams occur exactly once and n₂ exactly twice. If n₁ is 0, D is 1/2, because D = 0 would leave
+    no probability for unseen words.
     """
 
     def _shared(self, n: int, counts: np.ndarray) -> float:
@@ -45,18 +45,18 @@ class AbsoluteDiscounting(Interpolated):
 class JelinekMercer(Interpolated):
     """An n-gram model with p(w | h) = λ c(hw) / c(h) + (1 - λ) p(w | h'), where h' is h without its first word.
 
-    There is one λ for each length of h and each `bucket` of c(h); the limits between buckets are powers of 2. EM fits
-    every λ on the last tenth of the text, with counts of the first nine tenths. After that, the model counts the whole
-    text. A context that was never seen has λ = 0.
+    There is one λ for each length of h and each bucket of counts c(h), where bucket limits are powers of 2. EM fits the
+    λs to the last tenth of the text, with n-gram counts of the first nine tenths. After that, the model counts the
+    whole text, and keeps the λs. A context that does not occur in the text has λ = 0.
     """
 
     def estimate(self, tokens: np.ndarray) -> None:
         """Estimate the model from a stream (length,), and discard any earlier estimate.
 
-        Estimation takes twice as long as for other n-gram models, and 50 more bytes of memory per held-out token and
-        order.
+        Estimation takes twice as long as for other n-gram models, and needs 50 more bytes of memory per held-out token
+        and order.
         """
-        cut = -(-len(tokens) * 9 // 10)  # if the cut splits a sentence, its second part is held out
+        cut = -(-len(tokens) * 9 // 10)  # if `cut` is inside a sentence, the sentence's end is held out
         self.lambdas = self._fit(tokens[:cut], self._words(tokens[cut:]))
         super().estimate(tokens)
 
@@ -71,15 +71,16 @@ class JelinekMercer(Interpolated):
     def _fit(self, text: np.ndarray, held_out: np.ndarray) -> np.ndarray:
         """Fit λ per order and bucket, float64 (order, BUCKETS), by EM on N held-out words.
 
-        Half a pseudo-count for each outcome keeps λ strictly between 0 and 1. A bucket without held-out contexts has
-        the λ of the next lower bucket. Bucket 0 is for contexts that the text does not contain, and has λ = 0.
+        A pseudo-count of ½ for each of the two outcomes keeps λ strictly between 0 and 1. A bucket without held-out
+        contexts has the λ of the next lower bucket. Bucket 0 is for contexts that the text does not contain, and has λ
+        = 0.
         """
         levels = self._count(text)
-        self.tables = [NGrams(level.keys, np.empty(0), np.empty(0)) for level in levels]  # `_walk` uses only the keys
+        self.tables = [NGrams(level.keys, np.empty(0), np.empty(0)) for level in levels]  # `_walk` needs only keys
         buckets = np.zeros((self.order, len(held_out)), np.int64)
         estimates = np.zeros((self.order + 1, len(held_out)))  # row 0: uniform distribution; row n: order n
         estimates[0] = 1 / self.vocab_size
-        walk = [(np.zeros_like(held_out), held_out), *self._walk(held_out)]  # per n: nodes of contexts and of n-grams
+        walk = [(np.zeros_like(held_out), held_out), *self._walk(held_out)]  # per order: contexts' and n-grams' nodes
         for n, (level, (contexts, nodes)) in enumerate(zip(levels, walk, strict=True)):
             total = level.of_context(level.counts)
             known, seen = np.flatnonzero(contexts >= 0), np.flatnonzero(nodes >= 0)
@@ -94,7 +95,7 @@ class JelinekMercer(Interpolated):
         while change > 1e-4:
             lambdas[:, 0] = 0
             own = np.take_along_axis(lambdas, buckets, axis=1)
-            passed = np.vstack([np.cumprod(1 - own[::-1], axis=0)[::-1], ones])  # share that higher orders leave
+            passed = np.vstack([np.cumprod(1 - own[::-1], axis=0)[::-1], ones])  # probability left after higher orders
             chosen = np.vstack([ones, own]) * passed * estimates
             chosen /= chosen.sum(axis=0)
             reached = of_bucket(chosen.cumsum(axis=0)[1:])
@@ -106,5 +107,5 @@ class JelinekMercer(Interpolated):
 
 
 def bucket(total: np.ndarray) -> np.ndarray:
-    """Return the bucket of a context's count: the number of the count's binary digits, such as 3 for 4 to 7."""
+    """Return the bucket of a context's count: the number of binary digits of the count, such as 3 for 4 to 7."""
     return np.frexp(total)[1]

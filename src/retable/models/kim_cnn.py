@@ -1,13 +1,14 @@
 """The convolutional network for sentences as published (Kim 2014, arXiv 1408.5882), with random word vectors.
 
-c_i = relu(w · x_{i:i+h−1} + b) is a feature of the window of h words from word i, and ĉ = max c is its value for the
-sentence (section 2, equations 2 to 4). Training drops features: y = w · (z ∘ r) + b (section 2.1, equation 5). The
-trained network uses ŵ = p w, for the probability p that a feature is kept. This module scales z instead of w.
-`retable.training.optimizers.adadelta` bounds ‖w‖ after each step.
+A window of the h words from word i has the feature c_i = relu(w · x_{i:i+h−1} + b), and the sentence has the feature ĉ
+= max c_i (section 2, equations 2 to 4). In training, dropout acts on the features z: y = w · (z ∘ r) + b (section 2.1,
+equation 5). After training, the paper uses ŵ = p w, where p is the probability that a feature is kept; this module
+multiplies z by p instead. `retable.training.optimizers.adadelta` bounds ‖w‖ after each step.
 
 Initial weights and padding are those of the author's code (yoonkim/CNN_sentence). Zero vectors precede and follow the
-sentence, so that each word is in the same number of windows. One window has only zero vectors; it bounds a feature from
-below by relu(b). models/convolutional_encoder.py has the network in the form of the other sentence encoders.
+sentence, so that each word is in the same number of windows. One more window contains only zero vectors, so no feature
+is below relu(b). models/convolutional_encoder.py contains the variant that is compared with the other sentence
+encoders.
 
 B batch, T time, E d_embedding, F features of all widths.
 
@@ -25,7 +26,7 @@ from retable.models.base import SequenceEncoder
 
 
 class KimCNN(SequenceEncoder):
-    """An encoder with `n_features` features for each width of windows, each the maximum over time.
+    """An encoder with `n_features` features for each window width; a feature is a maximum over all windows.
 
     Args:
         widths: the widths h of the windows.
@@ -61,7 +62,7 @@ class KimCNN(SequenceEncoder):
     def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
         """Encode ids (B, T), padded after each row's length, as one vector per sequence, (B, F).
 
-        The first and the last token of a row are its marks, which are not words of the sentence.
+        The first and the last token of a row are start and end marks, which are not words of the sentence.
         """
         ids = input_ids[:, 1:]
         padding = torch.arange(ids.shape[1], device=ids.device) >= lengths[:, None] - 2

@@ -1,8 +1,9 @@
 """A convolutional network of images (LeCun, Bottou, Bengio and Haffner 1998, section II).
 
 The network of "Gradient-Based Learning Applied to Document Recognition" has two convolutions, each followed by
-sub-sampling, and a wide layer. Departures from LeNet-5, which are common today: ReLU instead of tanh, 2 × 2 max-pooling
-instead of means, and 3 × 3 windows with zero padding. Each feature map sees all maps of the previous layer.
+sub-sampling, and then a fully connected layer. Departures from LeNet-5 (all common today): ReLU instead of tanh, 2 × 2
+max-pooling instead of means, and 3 × 3 windows with zero padding. Each feature map is connected to all maps of the
+previous layer.
 
 B batch, C channels, H height, W width, D d_model.
 
@@ -29,7 +30,7 @@ class LeNet(ImageEncoder):
         super().__init__()
         if image_size % 4:
             raise UsageError(
-                f"images of {image_size} pixels cannot be halved twice; use a task whose image size is a multiple of 4"
+                f"images of {image_size} pixels cannot be halved twice; use a task with an image size divisible by 4"
             )
         self.d_model = d_model
         self.layers = nn.Sequential(

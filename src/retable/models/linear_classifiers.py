@@ -1,12 +1,12 @@
-"""Linear classifiers of sparse features: naive Bayes, the linear SVM, and an SVM on naive Bayes's log ratios.
+"""Linear classifiers of sparse features: naive Bayes, the linear SVM, and NBSVM, a combination of both.
 
 Wang and Manning 2012, "Baselines and Bigrams: Simple, Good Sentiment and Topic Classification". A feature is the
 presence of a word or of a pair of neighbouring words, in lower case. Pairs include marks of the text's start and end.
-There is no bias, except the class prior of naive Bayes. The authors' code (sidaw/nbsvm) also has marks of start and
-end, and no bias.
+There is no bias, except the class prior of naive Bayes. The marks and the missing bias are as in the authors' code
+(sidaw/nbsvm).
 
-Departure: NBSVM's mean weight is computed over the features of the training examples. The authors compute it over the
-features of all examples, including test examples.
+Departure: NBSVM's mean weight is computed over the features of the training examples. The authors compute this mean
+over the features of all examples, including test examples.
 
 n texts, F features, C classes. System B8 of docs/systems.yaml.
 """
@@ -47,7 +47,7 @@ class LinearClassifier(Estimated):
     def features(self, words: Sequence[str]) -> list[str]:
         """Return a text's features, with repetitions.
 
-        Features of several words can include the marks of start and end.
+        Pairs and longer features can include the marks of the text's start and end.
         """
         lower = [word.lower() for word in words]
         marked = [START, *lower, END]
@@ -62,7 +62,7 @@ class LinearClassifier(Estimated):
         self.weighted = self.weigh(present, np.asarray(labels))
 
     def weigh(self, present: Any, labels: NDArray[np.int64]) -> Weighted:
-        """Compute weights and biases from the presence of features, a sparse matrix (n, F), and labels (n,)."""
+        """Compute weights and biases from labels (n,) and a sparse matrix (n, F) of 1 for present features."""
         raise NotImplementedError
 
     def label(self, texts: Sequence[Sequence[str]]) -> list[int]:
@@ -101,10 +101,10 @@ class NaiveBayes(LinearClassifier):
 
 
 class LinearSVM(LinearClassifier):
-    """A linear support vector machine with squared hinge loss and no bias, one for each class against all others.
+    """Linear support vector machines with squared hinge loss and no bias: one for each class against all other classes.
 
     Args:
-        C: factor of the loss, relative to half the squared norm of the weights.
+        C: factor of the loss in the objective, to which half the squared norm of the weights is added.
     """
 
     def __init__(self, order: PositiveInt, C: Positive, dropout: Rate = 0.0):
@@ -123,7 +123,7 @@ class LinearSVM(LinearClassifier):
 
 
 class NaiveBayesSVM(LinearSVM):
-    """NBSVM: an SVM on presence times naive Bayes's log ratio r.
+    """NBSVM: an SVM; each present feature has naive Bayes's log ratio r as its value.
 
     The SVM's weights are interpolated with the mean of their absolute values.
 
@@ -137,7 +137,7 @@ class NaiveBayesSVM(LinearSVM):
 
     def separate(self, present: Any, labels: NDArray[np.int64]) -> NDArray[np.float64]:
         if len(np.unique(labels)) != 2:
-            raise UsageError("NBSVM separates only two classes; use recipe=classifiers/svm_uni for more classes")
+            raise UsageError("NBSVM works only for two classes; use recipe=classifiers/svm_uni for more classes")
         log_probs = MultinomialNB(alpha=self.alpha).fit(present, labels).feature_log_prob_
         ratios = log_probs[1] - log_probs[0]
         weights = super().separate(present.multiply(ratios).tocsr(), labels)[:, 1]

@@ -1,13 +1,13 @@
 """The maximum-entropy n-gram model: a softmax over n-grams of all orders as features.
 
-p(w | h) = exp s(hw) / Z(h), where s(hw) is the sum of the weights λ of all n-grams that end the sequence hw. Each
-n-gram of the text has one weight (Rosenfeld 1996). Let h' be h without its first word. Words that follow h in the text
-also follow h'. So Z(h) differs from Z(h') only in the terms of the words that follow h. Therefore one pass over the
-n-grams gives the likelihood and its gradient (Wu and Khudanpur 2000; Alumäe and Kurimo 2010). A word that does not
-follow h has probability p(w | h') Z(h') / Z(h), so the result is a back-off model.
+p(w | h) = exp s(hw) / Z(h), where s(hw) is the sum of the weights λ of all n-grams with which the sequence hw ends.
+Each n-gram of the text has one weight (Rosenfeld 1996). Let h' be h without its first word. Words that follow h in the
+text also follow h'. So Z(h) differs from Z(h') only in the terms of words that follow h in the text. Therefore one pass
+over the n-grams gives the likelihood and its gradient (Wu and Khudanpur 2000; Alumäe and Kurimo 2010). A word w that
+does not follow h in the text has probability p(w | h') Z(h') / Z(h), so the result is a back-off model.
 
 The weights maximise the log-likelihood minus α |λ| + λ² / 2σ² for each weight λ (Chen 2009, whose α and σ² are the
-defaults). The optimiser is OWL-QN (Andrew and Gao 2007), limited-memory BFGS for L1 penalties.
+defaults). The optimiser is OWL-QN (Andrew and Gao 2007), a form of limited-memory BFGS for L1 penalties.
 
 K features.
 
@@ -23,13 +23,13 @@ from retable.models.counting import Counts, whole_contexts
 from retable.models.ngram import BackoffModel, NGrams
 
 MEMORY = 10  # number of past steps from which the curvature is estimated
-TOLERANCE = 1e-6  # stop when the mean gain of the last ten steps is below this share of the loss
+TOLERANCE = 1e-6  # stop if the last ten steps lower the loss by less than this share on average
 MOST_STEPS = 10_000  # maximum number of steps; most texts need about 200
-ROUNDING = np.finfo(np.float64).eps  # an expected gain below this share of the loss is lost in rounding
+ROUNDING = np.finfo(np.float64).eps  # rounding hides a gain below this share of the loss
 
 
 class MaximumEntropy(BackoffModel):
-    """An n-gram model over token ids whose n-grams of all orders have jointly trained weights.
+    """An n-gram model over token ids. Weights of n-grams of all orders are trained jointly.
 
     Args:
         order: number of tokens in the longest n-gram.
@@ -50,7 +50,7 @@ class MaximumEntropy(BackoffModel):
     def estimate(self, tokens: np.ndarray) -> None:
         """Estimate the model from a stream (length,), and discard any earlier estimate.
 
-        Estimation takes about 200 passes over the distinct n-grams, and 250 bytes of memory per distinct n-gram.
+        Estimation passes about 200 times over all distinct n-grams, and needs 250 bytes of memory per distinct n-gram.
         """
         features = _Features(self._count(tokens))
 
@@ -70,17 +70,18 @@ class MaximumEntropy(BackoffModel):
 
 
 class _Features:
-    """The n-grams of a text as K features, in the order of their tables, with their `counts` in the text.
+    """The n-grams of a text as K features, sorted by order, with their `counts` in the text.
 
-    Entry i of an order's arrays describes the same n-gram as entry i in the arrays of the order's `Counts`. Contexts of
-    n words are the n-grams of order n.
+    Within an order, features are sorted as in the order's `Counts` object. Index i as a context of n words means n-gram
+    i of order n.
     """
 
     def __init__(self, levels: list[Counts]):
         self.levels = levels
         self.counts = np.concatenate([level.counts for level in levels]).astype(np.float64)
         self._cuts = np.cumsum([len(level.counts) for level in levels[:-1]])
-        # Occurrences of the contexts that cannot be longer, and of the n-grams after these contexts.
+        # For full-length contexts (see `whole_contexts`): how often each context occurs, and each n-gram after the
+        # context.
         self._predicting, predicted = [], []
         for level, first in zip(levels, whole_contexts(levels), strict=True):
             whole = np.arange(level.n_contexts) >= first
@@ -91,7 +92,7 @@ class _Features:
     def scores(self, weights: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Compute, from weights (K,), the scores s of each order's n-grams and the normalisers Z of their contexts."""
         own = np.split(weights, self._cuts)
-        scores, partition = [own[0]], [np.exp(own[0][:-1]).sum(keepdims=True)]  # not of <s>, the last id
+        scores, partition = [own[0]], [np.exp(own[0][:-1]).sum(keepdims=True)]  # without <s>, the last id
         for below, level, weight in zip(self.levels, self.levels[1:], own[1:], strict=False):
             lower = scores[-1][level.suffixes]
             scores.append(weight + lower)
@@ -100,18 +101,18 @@ class _Features:
         return scores, partition
 
     def nats(self, weights: np.ndarray) -> tuple[float, np.ndarray]:
-        """Compute −log p of the text, and its gradient (K,): expected minus observed count of each n-gram."""
+        """Compute −log p of the text, and the gradient (K,): the expected minus the observed count of each n-gram."""
         scores, partition = self.scores(weights)
         nats = sum(n @ np.log(z) for n, z in zip(self._predicting, partition, strict=True))
         nats -= self._predicted @ np.concatenate(scores)
         expected: list[np.ndarray] = []
-        share = np.zeros(len(self.levels[-1].keys))  # sum of n(h) / Z(h) over all longest contexts h with this ending
+        share = np.zeros(len(self.levels[-1].keys))  # entry i: sum of n(h) / Z(h) over full-length h that end with i
         suffixes, taken, longer = np.empty(0, np.int64), np.empty(0), np.empty(0)
         backwards = (each[::-1] for each in (self.levels, self._predicting, partition, scores))
         for level, n, z, score in zip(*backwards, strict=True):
             share = n / z + np.bincount(level.suffixes, share, len(z))
             own = share[level.contexts]
-            remaining = own - np.bincount(suffixes, taken, len(own))  # sum over contexts without a longer listed n-gram
+            remaining = own - np.bincount(suffixes, taken, len(own))  # minus contexts of longer n-grams
             longer = np.exp(score) * remaining + np.bincount(suffixes, longer, len(own))
             suffixes, taken = level.suffixes, own
             expected.insert(0, longer)
@@ -123,11 +124,11 @@ def owl_qn(loss: Callable[[np.ndarray], tuple[float, np.ndarray]], curvature: np
     """Minimise loss(x) + alpha · Σ |x| over x (K,) by OWL-QN, starting from 0.
 
     Args:
-        loss: a convex function that returns its value and gradient (K,) at x.
-        curvature: approximate second derivatives of the loss with respect to each x, (K,).
+        loss: a convex function of x; returns the value and the gradient (K,).
+        curvature: approximate second derivatives of the loss with respect to each element of x, (K,).
 
-    The search stops after `MOST_STEPS` steps, when the last ten steps gain too little (`TOLERANCE`), or when the
-    expected gain is too small for the precision of float64.
+    The search stops after `MOST_STEPS` steps, or when the last ten steps improve the loss too little (`TOLERANCE`), or
+    when float64 cannot represent the expected improvement.
     """
     x = np.zeros_like(curvature)
     value, gradient = loss(x)
@@ -135,7 +136,8 @@ def owl_qn(loss: Callable[[np.ndarray], tuple[float, np.ndarray]], curvature: np
     gains: list[float] = []
     scale = 1.0
     for _ in range(MOST_STEPS):
-        # `slope` is the derivative in the direction of descent, and 0 at a corner where the loss rises on both sides.
+        # `slope` is the derivative on the side where the loss falls. The slope is 0 where x is 0 and the loss rises on
+        # both sides.
         slope = np.where(x, gradient + alpha * np.sign(x), np.sign(gradient) * np.maximum(np.abs(gradient) - alpha, 0))
         direction = slope.copy()
         factors = []
@@ -157,7 +159,7 @@ def owl_qn(loss: Callable[[np.ndarray], tuple[float, np.ndarray]], curvature: np
             promised = slope @ (x - moved)
             if gained >= 1e-4 * promised:
                 break
-            if not promised > ROUNDING * abs(total):  # `not … >` also stops the search at NaN
+            if not promised > ROUNDING * abs(total):  # written with `not`, so that NaN also stops the search
                 return x
             size /= 2
         gains = [*gains[-9:], gained]

@@ -1,19 +1,19 @@
 """The span-ranking model for coreference (Lee et al. 2017, arXiv 1707.07045, sections 4 and 5).
 
-"End-to-end Neural Coreference Resolution". All spans of a sentence up to a maximum width are scored as mentions. The
-best spans are kept, and each kept span is scored with earlier spans as antecedents. The softmax over antecedents is
-part of the objective. With `elmo`, the layers of a pretrained ELMo are mixed into one vector per word, which is part of
-the input (Peters et al. 2018, arXiv 1802.05365, section 4).
+"End-to-end Neural Coreference Resolution". All spans of a sentence up to a maximum width are scored as mentions. Only
+the best spans are kept. Each kept span is paired with earlier kept spans, its possible antecedents, and the pairs are
+scored. The softmax over antecedents is part of the objective. With `elmo`, the layers of a pretrained ELMo are mixed
+into one vector per word, which is part of the input (Peters et al. 2018, arXiv 1802.05365, section 4).
 
 Departures:
-- There are no features of speaker and genre. Word vectors, random or pretrained, are fine-tuned.
+- There are no features for speaker and genre. Word vectors, random or pretrained, are fine-tuned.
 - A tanh follows the character convolution.
-- The LSTM also reads the marks of a sentence's start and end, and has PyTorch's initial weights.
+- The LSTM also reads start and end marks of each sentence. The LSTM's initial weights are PyTorch's.
 - Documents are not truncated in training.
 
-S sentences, T time, W words of all documents, E width of a word's input, D width of its state, M spans, L words of the
-widest span, G width of a span's representation, N kept spans, K antecedents, P pairs, F width of a feature, H hidden
-units.
+S sentences, T time, W words of all documents, E width of a word's input vector, D width of a word's state, M spans, L
+words of the widest span, G width of a span's representation, N kept spans, K antecedents, P pairs, F width of a
+feature, H hidden units.
 
 System F6 of docs/systems.yaml.
 """
@@ -32,14 +32,14 @@ from retable.nn.dropout import Dropout
 from retable.nn.scalar_mix import ScalarMix
 from retable.nn.word_input import WordInput
 
-BINS = (1, 2, 3, 4, 5, 8, 16, 32, 64)  # lowest width or distance of each bin
+BINS = (1, 2, 3, 4, 5, 8, 16, 32, 64)  # lower limits of the bins of widths and of distances
 
 
 class Ranking(NamedTuple):
     spans: Tensor  # (N, 2) int64: first and last word of each kept span, as indices into the words of all documents
-    documents: Tensor  # (N,) int64: the document of each span
-    antecedents: Tensor  # (N, K) int64: earlier spans, nearest first; invalid if negative or in another document
-    scores: Tensor  # (N, 1 + K) fp32: s(i, ε) = 0, then s(i, j) of the antecedents, or −∞ if invalid
+    documents: Tensor  # (N,) int64: the index of each kept span's document
+    antecedents: Tensor  # (N, K) int64: indices of earlier spans, nearest first; invalid if < 0 or in another document
+    scores: Tensor  # (N, 1 + K) fp32: s(i, ε) = 0, then s(i, j) of each antecedent j; −∞ if j is invalid
 
 
 class MentionRanker(SpanRanker):
@@ -47,12 +47,12 @@ class MentionRanker(SpanRanker):
 
     Args:
         vocab_size, words, unknown, filters: see WordInput.
-        max_width: number of words in the longest spans, the paper's L.
-        spans_per_word: number of kept spans per word of a document, the paper's λ. If `spans_per_word` is too low, only
-            one span of each cluster is kept. The dummy antecedent ε is then the correct antecedent of all spans, and
+        max_width: maximum number of words in a span, the paper's L.
+        spans_per_word: number of kept spans per word of a document, the paper's λ. If too few spans are kept, each
+            cluster has only one kept span. Then the correct antecedent of every span is the dummy antecedent ε, and
             training stops improving.
         max_antecedents: number of antecedents scored per span, the paper's K.
-        dropout, input_dropout: rates on hidden layers and features, and on the input of words.
+        dropout, input_dropout: rate on hidden layers and features; rate on the input vectors of words.
         elmo: function that creates the ELMo from `words`. The ELMo's weights are fixed, and its dropout is off.
     """
 
@@ -112,7 +112,7 @@ class MentionRanker(SpanRanker):
     def forward(self, input_ids: Tensor, lengths: Tensor, documents: Tensor) -> Ranking:
         """Rank the antecedents of spans in sentences (S, T). Each sentence includes marks of its start and end.
 
-        `input_ids` are padded after each row's `lengths` (S,). `documents` (S,) contains the number of each sentence's
+        `input_ids` are padded after each row's `lengths` (S,). `documents` (S,) contains the index of each sentence's
         document, in ascending order.
         """
         words, states, sentences = self._read(input_ids, lengths)
@@ -124,7 +124,7 @@ class MentionRanker(SpanRanker):
         first, last, spans, mention, owner = first[kept], last[kept], spans[kept], mention[kept], owner[first[kept]]
 
         here = torch.arange(len(first), device=first.device)
-        farthest = int((here - torch.searchsorted(owner, owner)).max())  # highest number of earlier spans in a document
+        farthest = int((here - torch.searchsorted(owner, owner)).max())  # most earlier spans that any span has
         distance = torch.arange(1, min(farthest, self.max_antecedents) + 1, device=first.device)
         antecedents = here[:, None] - distance  # (N, K)
         exist = (antecedents >= 0) & (owner[antecedents] == owner[:, None])
@@ -136,7 +136,7 @@ class MentionRanker(SpanRanker):
         return Ranking(torch.stack([first, last], dim=1), owner, antecedents, F.pad(scores, (1, 0)))
 
     def _read(self, input_ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return inputs x (W, E), states x* (W, D) and sentence numbers (W,) of all words except the marks."""
+        """Return inputs x (W, E), states x* (W, D) and sentence indices (W,) of all words except the marks."""
         words = self.input(input_ids)  # (S, T, E)
         if self.elmo is not None:
             words = torch.cat([words, self.mix(self.elmo.layers(input_ids, lengths), lengths)], dim=2)
@@ -153,7 +153,7 @@ class MentionRanker(SpanRanker):
         inside = offset < width[:, None]  # (M, L)
         places = (first[:, None] + offset).where(inside, 0)
         attention = self.head(states)[:, 0][places].masked_fill(~inside, -torch.inf).softmax(dim=1)
-        # `embedding_bag` adds up the weighted words without a tensor (M, L, E).
+        # `embedding_bag` computes the weighted sum of word vectors without building a tensor (M, L, E).
         heads = F.embedding_bag(places, words, per_sample_weights=attention.to(words.dtype), mode="sum")
         return torch.cat([states[first], states[last], heads, self.dropout(self.width(binned(width)))], dim=1)
 
@@ -173,7 +173,7 @@ class MentionRanker(SpanRanker):
 
 
 class PairScore(nn.Module):
-    """The score s_a(i, j) = w · FFNN([g_i; g_j; g_i ∘ g_j; φ(i, j)]); φ encodes the number of spans from j to i."""
+    """The score s_a(i, j) = w · FFNN([g_i; g_j; g_i ∘ g_j; φ(i, j)]); φ embeds the distance from j to i, in spans."""
 
     def __init__(self, d_span: int, d_feature: int, d_hidden: int, dropout: float):
         super().__init__()
@@ -182,7 +182,8 @@ class PairScore(nn.Module):
 
     def forward(self, spans: Tensor, features: Tensor, i: Tensor, j: Tensor) -> Tensor:
         """Score pairs (P,), given spans (N, G), pair features (P, F) and indices i and j (P,) into `spans`."""
-        # The first layer is computed part by part: once per span, and without a tensor (P, 3G + F).
+        # The first layer is a sum of parts: the parts of i and j are computed once per span, and no tensor (P, 3G + F)
+        # is needed.
         weight, bias = (self.layers.get_parameter(f"0.{name}") for name in ("weight", "bias"))
         of_i, of_j, of_both, of_pair = weight.split(self._parts, dim=1)
         hidden = (spans @ of_i.T + bias)[i] + (spans @ of_j.T)[j]
@@ -191,7 +192,7 @@ class PairScore(nn.Module):
 
 
 def feed_forward(d_input: int, d_hidden: int, dropout: float) -> nn.Sequential:
-    """Build w · FFNN(x): two hidden layers of `d_hidden` units and a score, for inputs (…, d_input)."""
+    """Build a network from inputs x (…, d_input) to scores w · FFNN(x), with two hidden layers of `d_hidden` units."""
     layers: list[nn.Module] = []
     for width in (d_input, d_hidden):
         layers += [nn.Linear(width, d_hidden), nn.ReLU(), Dropout(dropout)]
@@ -202,7 +203,7 @@ def spans_up_to(max_width: int, sentences: Tensor) -> tuple[Tensor, Tensor]:
     """List all spans of at most `max_width` words within a sentence, in text order.
 
     Args:
-        sentences: the number of each word's sentence, (W,), ascending.
+        sentences: the index of each word's sentence, (W,), ascending.
 
     Returns: indices of the first and the last word of each span, (M,) each.
     """
@@ -213,18 +214,18 @@ def spans_up_to(max_width: int, sentences: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def binned(numbers: Tensor) -> Tensor:
-    """Return the index of each number's bin in BINS; numbers are 1 or more."""
+    """Return the index in BINS of each number's bin. Numbers must be 1 or more."""
     return torch.bucketize(numbers, torch.tensor(BINS, device=numbers.device), right=True) - 1
 
 
 def best_without_crossings(spans: Sequence[Sequence[int]], n: int) -> list[int]:
-    """Return the indices of the first `n` of `spans` (first, last) that do not cross a span chosen before.
+    """Choose up to `n` spans (first, last) in order, skip those that cross a chosen span, and return their indices.
 
-    `spans` are sorted, the best first. Two spans cross if they overlap and neither contains the other.
+    `spans` are sorted from best to worst. Two spans cross if they overlap and neither contains the other.
     """
     taken: list[int] = []
-    farthest: dict[int, int] = {}  # first word of chosen spans -> their largest last word
-    nearest: dict[int, int] = {}  # last word of chosen spans -> their smallest first word
+    farthest: dict[int, int] = {}  # first word -> highest last word of the chosen spans that begin with it
+    nearest: dict[int, int] = {}  # last word -> lowest first word of the chosen spans that end with it
     for place, (first, last) in enumerate(spans):
         if len(taken) == n:
             break

@@ -2,11 +2,12 @@
 
 Estimation follows Chen and Goodman, "An Empirical Study of Smoothing Techniques for Language Modeling" (1998), section
 4.1.6 and equation 26, in the interpolated form. Conventions are as in Heafield et al., "Scalable Modified Kneser-Ney
-Language Model Estimation", ACL (2013), section 3, and of KenLM:
-- A sentence is scored from its start to its end: `<s>` is context only, `</s>` is predicted and counted.
-- Lower orders count distinct left neighbours, but n-grams that begin with `<s>` keep their counts.
+Language Model Estimation", ACL (2013), section 3, and in KenLM:
+- A sentence includes its marks: `<s>` is only context, and `</s>` is predicted and counted like a word.
+- In lower orders, the count of an n-gram is its number of distinct left neighbours. N-grams that begin with `<s>` keep
+  their counts in the text.
 - Unigrams are interpolated with the uniform distribution, so that unseen words have a probability too.
-- Counts have no cut-off. If the closed formula gives no valid discounts, the discounts are 0.5, 1 and 1.5.
+- Rare n-grams are not removed. If equation 26 gives no valid discounts, the discounts are 0.5, 1 and 1.5.
 Departure: a discount of exactly 0 counts as invalid, because it would leave some unseen words without probability.
 """
 
@@ -26,12 +27,12 @@ from retable.models.counting import Counts, Growing, count
 
 
 class NGrams(NamedTuple):
-    """The n-grams of one order. Each n-gram is a node of a trie that is read from left to right.
+    """The n-grams of one order. Index i of the arrays is called node i: n-grams are nodes of a trie.
 
-    keys      int64 (nodes,), ascending: (vocab_size + 1) times the node of the first n-1 words, which is
-              one order below, plus the last word. The node of a unigram is its word; `vocab_size` is `<s>`.
-    log_prob  float32 (nodes,): log-probability of the last word given the earlier words, in nats; NaN if
-              the n-gram is not in the model, and the node only leads to longer n-grams.
+    keys      int64 (nodes,), ascending: (vocab_size + 1) times the node of the first n-1 words in the table of
+              order n-1, plus the last word. The node of a unigram is its word; `vocab_size` is `<s>`.
+    log_prob  float32 (nodes,): log-probability of the last word given the earlier words, in nats; NaN if the
+              n-gram itself is not in the model, but longer n-grams begin with it.
     backoff   float32 (nodes,): log back-off weight of the n-gram as a context, in nats; empty in the
               highest order.
     """
@@ -45,7 +46,8 @@ class BackoffModel:
     """A back-off n-gram model over token ids. Before `estimate` or `load`, its distribution is uniform.
 
     A stream of tokens is one-dimensional and contains ids below `vocab_size`. The token `boundary` ends every sentence,
-    and is predicted as `</s>`. Each sentence starts with the context `<s>`, and no context crosses a boundary.
+    and is predicted as `</s>`. The context of a sentence's first token is `<s>`, and no context includes words of an
+    earlier sentence.
 
     Args:
         order: number of tokens in the longest n-gram.
@@ -70,8 +72,9 @@ class BackoffModel:
     def estimate(self, tokens: np.ndarray) -> None:
         """Estimate the model from a stream (length,), and discard any earlier estimate.
 
-        Estimation takes 100 MB of memory, plus 16 bytes per distinct n-gram, which the model keeps. The length of the
-        stream does not matter otherwise. Temporary files take 70 bytes of disk per token for 5-grams of English.
+        Estimation takes 100 MB of memory, plus 16 bytes per distinct n-gram (the size of the model). Apart from the
+        model, memory use does not depend on the length of the stream. Temporary files take 70 bytes of disk per token
+        for 5-grams of English.
         """
         levels = self._count(tokens)
         shared = [self._shared(n, level.counts) for n, level in enumerate(levels)]
@@ -87,18 +90,18 @@ class BackoffModel:
                 if levels:
                     estimates.extend(some)
             probability = estimates.array()
-            if tables:  # probabilities of unigrams already contain the uniform distribution
+            if tables:  # unigram probabilities already include the uniform distribution's share
                 tables[-1] = tables[-1]._replace(backoff=log_weight)
             # An n-gram of the highest order is never a context.
             tables.append(NGrams(np.array(level.keys), log_prob, np.empty(0, np.float32)))
-        tables[0].log_prob[self.vocab_size] = 0  # <s> as in KenLM's ARPA files; this value is never used
+        tables[0].log_prob[self.vocab_size] = 0  # <s> has log-probability 0, as in KenLM's ARPA files; never used
         self.tables = tables
 
     def log_prob(self, tokens: np.ndarray) -> np.ndarray:
         """Compute the log-probability of each token of a stream (length,), float64 (length,), in nats.
 
-        For each order, the stream is sorted once, and each token takes one binary search. Memory is about 80 bytes per
-        token.
+        For each order, the stream is sorted once, and one binary search is done per token. Memory use is about 80 bytes
+        per token.
         """
         words = self._words(tokens)
         log_prob = self.tables[0].log_prob[words].astype(np.float64)
@@ -111,9 +114,9 @@ class BackoffModel:
         return log_prob
 
     def next_log_prob(self, context: np.ndarray) -> np.ndarray:
-        """Compute the log-probability of every token after a context (length,), float64 (vocab_size,), in nats.
+        """Compute the log-probabilities (vocab_size,), in nats, of all possible tokens after a context (length,).
 
-        The context is the beginning of a sentence, or empty. If the context is a whole stream, only the tokens after
+        The context is empty or the beginning of a sentence. If the context is a longer stream, only the tokens after
         the last `boundary` are used.
         """
         words = self._words(context)
@@ -141,7 +144,7 @@ class BackoffModel:
         save_file(arrays, path)
 
     def load(self, path: str | Path) -> None:
-        """Load a file that `save` wrote for the same vocabulary size, order and boundary.
+        """Load a file that `save` wrote for a model of equal vocabulary size, order and boundary.
 
         Raises: UsageError: the file is missing or corrupt, or its vocabulary size, order or boundary differs.
         """
@@ -158,7 +161,7 @@ class BackoffModel:
                 f"{(self.vocab_size, self.order, self.boundary)}; create the model with the settings of the file"
             )
         if not self._sound(tables):
-            raise UsageError(f"{path} is corrupt: its tables contradict each other; estimate the model again")
+            raise UsageError(f"{path} is corrupt: its tables are inconsistent; estimate the model again")
         self.tables = tables
 
     def _sound(self, tables: list[NGrams]) -> bool:
@@ -189,9 +192,9 @@ class BackoffModel:
         return words
 
     def _walk(self, words: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield, for each order from 2 up, the nodes of each word's context, and of the n-gram that ends with the word.
+        """Yield, for each order from 2 up, the nodes of all words' contexts, and of the n-grams that the words end.
 
-        A node is -1 if the model does not contain it.
+        The node of an n-gram that is not in the model is -1.
         """
         nodes = words
         for n in range(2, self.order + 1):
@@ -200,9 +203,9 @@ class BackoffModel:
             yield contexts, nodes
 
     def _contexts(self, n: int, words: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-        """Return the nodes of the n-1 words before each word, or -1.
+        """Return the node of the n-1 words before each word; -1 if there is no such node.
 
-        `nodes` are the nodes of the n-1 words that end with each word.
+        `nodes` contains, for each word, the node of the n-1 words that end with this word.
         """
         starts = np.append(0, np.flatnonzero(words[:-1] == self.boundary) + 1)[: len(words)]
         contexts = np.empty_like(nodes)
@@ -215,8 +218,8 @@ class BackoffModel:
         keys = self.tables[n - 1].keys
         if not len(keys):
             return np.full_like(contexts, -1)
-        queries = contexts * self.radix + words  # where the context is -1, the query is negative and equals no key
-        by_key = np.argsort(queries)  # sorted queries use the cache: 8 times as fast for 8 million keys
+        queries = contexts * self.radix + words  # where the context is -1, the query is negative: not a key
+        by_key = np.argsort(queries)  # sorting makes the search 8 times as fast for 8 million keys
         nodes = np.empty_like(queries)
         nodes[by_key] = np.searchsorted(keys, queries[by_key])
         nodes = np.minimum(nodes, len(keys) - 1)
@@ -236,18 +239,18 @@ class BackoffModel:
         return count(tokens, self._words, self.vocab_size, self.order, self.boundary)
 
     def _shared(self, n: int, counts: np.ndarray) -> Any:
-        """Compute a value that all contexts of n words share, from the counts (nodes,) of the n-grams after them."""
+        """Compute `_estimate`'s argument `shared` for all contexts of n words, from the counts of longer n-grams."""
         return None
 
     def _estimate(self, part: Counts, lower: np.ndarray, shared: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Compute the n-grams' probabilities (nodes,) and their contexts' back-off weights (n_contexts,).
+        """Compute probabilities (nodes,) of n-grams, and back-off weights (n_contexts,) of these n-grams' contexts.
 
         lower (nodes,): the probabilities of the n-grams without their first words.
         """
         raise NotImplementedError
 
     def _compact(self) -> None:
-        """Remove nodes that are neither listed n-grams nor beginnings of listed n-grams."""
+        """Remove nodes without a probability, except nodes that begin an n-gram with a probability."""
         kept: list[np.ndarray] = []
         leading = np.empty(0, np.int64)
         for table in reversed(self.tables):
@@ -274,22 +277,22 @@ class Interpolated(BackoffModel):
         return share + weight[part.contexts] * lower, weight
 
     def _shares(self, part: Counts, shared: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Compute the shares (nodes,) of the n-grams and the weights (n_contexts,) of their contexts."""
+        """Compute share(h, w) of n-grams hw, (nodes,), and weight(h) of contexts h, (n_contexts,)."""
         raise NotImplementedError
 
 
 class KneserNey(Interpolated):
     """An interpolated modified Kneser-Ney n-gram model over token ids.
 
-    `order=1` is a unigram model, discounted and interpolated with the uniform distribution like any other order.
+    `order=1` is a unigram model, discounted and interpolated with the uniform distribution.
     """
 
     def _count(self, tokens: np.ndarray) -> list[Counts]:
-        """Count n-grams, with Kneser-Ney's adjusted counts below the highest order."""
+        """Count n-grams; all orders but the highest get Kneser-Ney's adjusted counts."""
         levels = super()._count(tokens)
         for n, (level, longer) in enumerate(pairwise(levels)):
             adjusted = np.bincount(longer.suffixes, minlength=len(level.counts))
-            # N-grams without left neighbours begin with <s>, and keep their counts.
+            # All n-grams without a left neighbour begin with <s>; their counts are not adjusted.
             np.copyto(adjusted, level.counts, where=adjusted == 0)
             levels[n] = replace(level, counts=adjusted)
         return levels
@@ -304,7 +307,7 @@ class KneserNey(Interpolated):
 
 
 def discounts(counts: np.ndarray) -> tuple[float, float, float]:
-    """Compute the discounts D1, D2 and D3+ of one order from its n-grams' counts (Chen and Goodman, equation 26)."""
+    """Compute the discounts D1, D2 and D3+ of one order from counts of n-grams (Chen and Goodman, equation 26)."""
     n = np.bincount(np.minimum(counts, 5), minlength=5).tolist()
     if n[1] and n[2] and n[3]:
         y = n[1] / (n[1] + 2 * n[2])

@@ -1,4 +1,4 @@
-"""Sentence encoders on one-hot input, as baselines for encoders on learnt or pretrained vectors.
+"""Sentence encoders with one-hot input, as baselines for encoders with trained or pretrained word vectors.
 
 Zhang, Zhao and LeCun (2015, "Character-level Convolutional Networks for Text Classification", section 2.2) apply
 convolutions to one-hot characters. Recurrent language models on one-hot input are in models/stacked_recurrent.py.
@@ -16,7 +16,7 @@ class OneHotBiLSTM(BiLSTM):
     """A `BiLSTM` that reads one-hot vectors of words instead of learnt vectors."""
 
     def __init__(self, vocab_size: PositiveInt, d_model: PositiveInt, n_layers: PositiveInt, dropout: Rate = 0.0):
-        super().__init__(1, vocab_size, d_model, n_layers, dropout)  # a table of one word, replaced by the next line
+        super().__init__(1, vocab_size, d_model, n_layers, dropout)  # a small placeholder, replaced in the next line
         self.embedding = OneHot(vocab_size)  # type: ignore[assignment]
 
 
@@ -24,5 +24,5 @@ class OneHotConvolutionalEncoder(ConvolutionalEncoder):
     """A `ConvolutionalEncoder` that reads one-hot vectors of words instead of learnt vectors."""
 
     def __init__(self, vocab_size: PositiveInt, widths: Sizes, n_features: PositiveInt, dropout: Rate = 0.0):
-        super().__init__(1, vocab_size, widths, n_features, dropout)  # a table of one word, replaced by the next line
+        super().__init__(1, vocab_size, widths, n_features, dropout)  # a small placeholder, replaced in the next line
         self.embedding = OneHot(vocab_size)  # type: ignore[assignment]

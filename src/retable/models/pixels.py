@@ -13,7 +13,7 @@ from retable.nn.dropout import Dropout
 
 
 class Pixels(ImageEncoder):
-    """An encoder that flattens square images of `image_size` pixels per side, with dropout of pixels in training."""
+    """An encoder that flattens square images of `image_size` pixels per side, with dropout on pixels in training."""
 
     def __init__(self, image_size: PositiveInt, n_channels: PositiveInt, dropout: Rate):
         super().__init__()
@@ -26,5 +26,5 @@ class Pixels(ImageEncoder):
             nn.init.zeros_(parameter)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Flatten images (B, C, H, W) to (B, D)."""
+        """Flatten images (B, C, H, W) to vectors (B, D)."""
         return self.dropout(images.flatten(1))

@@ -1,12 +1,13 @@
 """Entropy-based pruning of n-gram models.
 
 Stolcke, "Entropy-based Pruning of Backoff Language Models", DARPA Broadcast News Transcription and Understanding
-Workshop (1998). An n-gram is removed if perplexity rises by less than a given share when only this n-gram is removed.
-After the removal, back-off weights are computed again. The beginnings of a kept n-gram are kept too.
+Workshop (1998). An n-gram is removed if removing only this n-gram would raise perplexity by less than a given share.
+After all removals, back-off weights are computed again. If an n-gram is kept, the shorter n-grams at its beginning are
+kept too.
 
 Departure: the probability of a context is its frequency in the training text. The paper computes this probability with
-the model, but Kneser-Ney's lower orders are not probabilities of contexts (Chelba et al., "Study on Interaction between
-Entropy Pruning and Kneser-Ney Smoothing", Interspeech 2010).
+the model, but the lower orders of a Kneser-Ney model do not contain the probabilities of contexts (Chelba et al.,
+"Study on Interaction between Entropy Pruning and Kneser-Ney Smoothing", Interspeech 2010).
 
 System C1 of docs/systems.yaml.
 """
@@ -20,10 +21,10 @@ from retable.models.ngram import BackoffModel
 
 
 class Pruned(BackoffModel):
-    """The n-gram model of `estimator(vocab_size=…, boundary=…)` without its least important n-grams.
+    """The n-gram model that `estimator(vocab_size=…, boundary=…)` builds, without its least important n-grams.
 
-    An n-gram is removed if its removal raises perplexity by less than the share `threshold`. If the estimator lists an
-    n-gram, it must also list the n-gram without its first word, as all estimators of this project do.
+    An n-gram is removed if its removal raises perplexity by less than the share `threshold`. If the estimator's model
+    lists an n-gram, it must also list the n-gram without its first word, as all estimators of this project do.
 
     Args:
         estimator: function that builds the model to prune, such as a partial of `KneserNey`.
@@ -39,7 +40,7 @@ class Pruned(BackoffModel):
     def estimate(self, tokens: np.ndarray) -> None:
         """Estimate the model from a stream (length,), then prune it, and discard any earlier estimate.
 
-        Pruning takes about as much time as estimating, and 60 bytes of memory per distinct n-gram.
+        Pruning takes about as long as estimation, and needs 60 bytes of memory per distinct n-gram.
         """
         self.estimator.estimate(tokens)
         self.tables = list(self.estimator.tables)
@@ -47,11 +48,11 @@ class Pruned(BackoffModel):
         self._compact()
 
     def _prune(self, words: np.ndarray) -> None:
-        """Remove n-grams from the list, and compute all back-off weights again.
+        """Remove n-grams from the model, and compute all back-off weights again.
 
         p is the probability of an n-gram's last word after its context h; q is the probability of the same word after h
         without its first word. `left` and `over` are the sums of p and of q over all words that are not listed after h.
-        The back-off weight of h is left / over.
+        The back-off weight of h is `left` / `over`.
         """
         walk = zip(self._walk(words), self.tables[:-1], strict=True)
         seen = [np.bincount(h[h >= 0], minlength=len(table.keys)) for (h, _), table in walk]
@@ -66,7 +67,7 @@ class Pruned(BackoffModel):
             p, q = np.exp(log_p), np.exp(log_q)
             over = _rest(h, q, len(log_weight))
             left = np.exp(log_weight) * over
-            log_without = np.log((left[h] + p) / (over[h] + q))  # back-off weight of h if this n-gram is removed
+            log_without = np.log((left[h] + p) / (over[h] + q))  # log back-off weight without this n-gram
             divergence = p * (log_p - log_q - log_without) + left[h] * (log_weight[h] - log_without)
             kept.append(np.expm1(seen[n - 1][h] / len(words) * divergence) >= self.threshold)
             levels.append((h, suffixes, p, left))
@@ -77,7 +78,7 @@ class Pruned(BackoffModel):
 
         probability = np.exp(self.tables[0].log_prob.astype(np.float64))
         for n, ((h, suffixes, p, left), keep) in enumerate(zip(levels, kept, strict=True), start=1):
-            q = probability[suffixes]  # probabilities from the pruned lower orders
+            q = probability[suffixes]  # `probability` is that of the pruned lower order
             weight = (left + np.bincount(h, p * ~keep, len(left))) / _rest(h, q * keep, len(left))
             probability = np.where(keep, p, weight[h] * q)
             listed = np.where(keep, self.tables[n].log_prob, np.float32(np.nan))
@@ -86,5 +87,5 @@ class Pruned(BackoffModel):
 
 
 def _rest(contexts: np.ndarray, values: np.ndarray, size: int) -> np.ndarray:
-    """Return 1 minus the sum of each context's values, (size,), but at least 1e-12."""
+    """Return, for each of `size` contexts, 1 minus the sum of its values, but at least 1e-12."""
     return np.maximum(1 - np.bincount(contexts, values, size), 1e-12)

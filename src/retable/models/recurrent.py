@@ -4,8 +4,8 @@
 the gated recurrent unit of Cho et al. (2014). `LSTM` is the model of Zaremba, Sutskever and Vinyals (2014, arXiv
 1409.2329), with Hochreiter and Schmidhuber's cell without peepholes. Dropout acts only on non-recurrent connections
 (section 3.1): from the embedding to the first layer, between layers, and from the last layer to the softmax. The forget
-gate's bias is initialised like any other bias. As in the authors' code, a gate's bias is the sum of two vectors, one
-per matrix.
+gate's bias is initialised like any other bias. As in the authors' code, a gate's bias is the sum of two vectors: one
+for the input's matrix, one for the state's.
 
 B batch, T time, D d_model.
 
@@ -23,7 +23,7 @@ from retable.nn.dropout import Dropout
 
 
 class Recurrent(LeftToRight):
-    """A left-to-right model of recurrent `layers`; `init_range` bounds the uniform initial weights.
+    """A left-to-right model with the given recurrent `layers` and uniform initial weights within ±`init_range`.
 
     Args:
         d_embedding: width of the word vectors.
@@ -47,10 +47,10 @@ class Recurrent(LeftToRight):
             nn.init.uniform_(parameter, -self.init_range, self.init_range)
 
     def forward(self, input_ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """Return the hidden states (B, T, D) of the ids (B, T) that follow `state`, and the next state.
+        """Return the hidden states (B, T, D) of ids (B, T) read after `state`, and the state after the last id.
 
-        The state contains the hidden states (n_layers, B, D). For the LSTM, the state is a pair of hidden states and
-        cells.
+        The state contains the hidden states (n_layers, B, D). For the LSTM, the state is a pair: hidden states and cell
+        states.
         """
         hidden, state = self.layers(self.dropout(self.embedding(input_ids)), state)
         return self.dropout(hidden), state
@@ -77,7 +77,7 @@ class Elman(Recurrent):
 
 
 class GRU(Recurrent):
-    """A network of gated recurrent units; the reset gate acts on U h + b, as in cuDNN, not on h.
+    """A network of gated recurrent units; as in cuDNN, the reset gate multiplies U h + b, not h.
 
     Args:
         d_model: width of word vectors and states.
@@ -99,7 +99,7 @@ class GRU(Recurrent):
 class LSTM(Recurrent):
     """A long short-term memory network.
 
-    If `d_cell` is given, cells have the width `d_cell`, and a matrix projects the cells to states of width `d_model`
+    If `d_cell` is given, it is the width of the cells, and a matrix projects cells to hidden states of width `d_model`
     (LSTMP: Sak, Senior and Beaufays 2014, section 2.2).
 
     Args:
@@ -124,4 +124,4 @@ class LSTM(Recurrent):
 
 
 def _between(dropout: float, n_layers: int) -> float:
-    return dropout if n_layers > 1 else 0.0  # torch warns about dropout if there is only one layer
+    return dropout if n_layers > 1 else 0.0  # torch warns about dropout with only one layer

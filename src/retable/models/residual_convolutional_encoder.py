@@ -5,10 +5,10 @@ Classification"): blocks of two convolutions of width 3 with residual links. The
 time. An encoder with one layer is in models/convolutional_encoder.py.
 
 Departures:
-- All blocks have the same width and length, so that each token keeps a state. The authors' blocks halve the length and
-  double the width.
+- All blocks have the same number of channels and positions, so that each token has a final state. The authors' blocks
+  halve the number of positions and double the number of channels.
 - LayerNorm and ReLU precede each convolution (He et al. 2016, "Identity Mappings in Deep Residual Networks"). The
-  authors use batch normalisation, which makes the rows of a batch depend on each other.
+  authors use batch normalisation, which makes each text's result depend on the other texts of the batch.
 
 B batch, T time, E d_embedding, D d_model.
 
@@ -33,7 +33,7 @@ class Block(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, hidden: Tensor, padding: Tensor) -> Tensor:
-        """Transform states (B, T, D); positions where `padding` (B, T, 1) is True are read as zeros."""
+        """Transform states (B, T, D); positions where `padding` (B, T, 1) is True count as zeros."""
         out = hidden
         for norm, convolve in zip(self.norms, self.convolutions, strict=True):
             out = convolve(self.dropout(norm(out).relu()).masked_fill(padding, 0.0).mT).mT
@@ -41,7 +41,7 @@ class Block(nn.Module):
 
 
 class ResidualConvolutionalEncoder(Encoder):
-    """An encoder in which every block lets a hidden state see 2 · (width − 1) more tokens."""
+    """An encoder in which each block widens a state's window by 2 · (width − 1) tokens."""
 
     def __init__(
         self,

@@ -1,15 +1,16 @@
-"""Recurrent encoder-decoders, without or with attention.
+"""Recurrent encoder-decoders, with and without attention.
 
-Sutskever, Vinyals and Le (2014, arXiv 1409.3215) read the source with one stack of layers, whose final state is the
-first state of a second stack. Bahdanau, Cho and Bengio (2015, arXiv 1409.0473) read the source in both directions and
-use additive attention. Luong, Pham and Manning (2015, arXiv 1508.04025, section 3.1) use bilinear attention. On top of
-the stack, their model computes h̃ = tanh(W [c; s]), which can be fed to the next step (section 3.3).
+Sutskever, Vinyals and Le (2014, arXiv 1409.3215) read the source with one stack of layers; its final state is the
+initial state of a second stack, which writes the target. Bahdanau, Cho and Bengio (2015, arXiv 1409.0473) read the
+source in both directions and use additive attention. Luong, Pham and Manning (2015, arXiv 1508.04025, section 3.1) use
+bilinear attention. From the context vector c and the decoder's top state s, Luong et al. compute h̃ = tanh(W [c; s]),
+which can be an input of the next step (section 3.3).
 
-Here both kinds of attention follow the recurrent step, as in Luong et al.; in Bahdanau et al. attention precedes this
-step. So without input feeding, all steps of a known target are computed at once. Source and target share one vocabulary
-and one embedding. Each direction of the encoder has half the decoder's width. The final states of both directions
-together are the decoder's first state. Dropout is on all connections except recurrent connections (Zaremba et al.
-2014).
+Here both kinds of attention follow the recurrent step, as in Luong et al.; in Bahdanau et al. attention precedes the
+recurrent step. So if h̃ is not an input of the next step, all steps of a known target are computed at once. Source and
+target share one vocabulary and one embedding. Each direction of the encoder has half the decoder's width. The decoder's
+initial state concatenates the final states of both directions. Dropout acts on all connections except recurrent
+connections (Zaremba et al. 2014).
 
 B batch, S time of the source, U time of the target, L layers, D d_model.
 
@@ -34,16 +35,16 @@ READINGS = ("both", "forward", "reversed")
 
 
 class RNNEncoderDecoder(EncoderDecoder):
-    """An encoder-decoder that maps the source and the target so far to hidden states of the target.
+    """An encoder-decoder that computes each hidden state of the target from the source and the target tokens so far.
 
     `reading` is the direction in which the encoder reads the source: "both", "forward", or "reversed" (Sutskever et al.
-    2014, section 3.3). With "both", reversing the source would only swap the two directions.
+    2014, section 3.3). A reversed source that is read in both directions is not offered, because the reversal would
+    only swap the directions.
 
     Args:
         cell: kind of recurrent layer.
-        attention: how the decoder's states attend to the encoder's states, or "none".
-        input_feeding: whether each decoder step also reads the previous attention state h̃ (Luong, Pham and Manning
-            2015, section 3.3).
+        attention: kind of attention from the decoder's states to the encoder's states, or "none".
+        input_feeding: whether h̃ is an input of the next decoder step (Luong, Pham and Manning 2015, section 3.3).
     """
 
     attention: Any  # BilinearAttention, AdditiveAttention, or None
@@ -70,13 +71,13 @@ class RNNEncoderDecoder(EncoderDecoder):
                 "input feeding needs attention; write model.input_feeding=false or model.attention=bilinear"
             )
         if reading == "both" and d_model % 2:
-            raise UsageError(f"model.d_model={d_model} does not divide into two directions; write an even number")
+            raise UsageError(f"model.d_model={d_model} is odd, but each direction gets half; write an even number")
         self.d_model, self.n_layers, self.reading, self.input_feeding = d_model, n_layers, reading, input_feeding
         self.embedding = nn.Embedding(vocab_size, d_embedding)
         nn.init.normal_(self.embedding.weight, std=d_embedding**-0.5)
         self.dropout = Dropout(dropout)
         settings: dict[str, Any] = {"num_layers": n_layers, "batch_first": True}
-        settings["dropout"] = dropout if n_layers > 1 else 0.0  # torch warns about dropout if there is only one layer
+        settings["dropout"] = dropout if n_layers > 1 else 0.0  # torch warns about dropout with one layer
         both = reading == "both"
         self.encoder = CELLS[cell](d_embedding, d_model // 2 if both else d_model, bidirectional=both, **settings)
         self.decoder = CELLS[cell](d_embedding + (d_model if input_feeding else 0), d_model, **settings)
@@ -92,9 +93,9 @@ class RNNEncoderDecoder(EncoderDecoder):
     def encode(self, source_ids: Tensor, source_lengths: Tensor) -> Any:
         """Encode sources (B, S), padded after their lengths (B,), and return the state before the first target token.
 
-        The state contains these parts, or None for parts that the model does not use:
+        The state contains these parts, where None replaces parts that the model does not use:
         - the decoder's recurrent state, (L, B, D), or a pair of such tensors for the LSTM
-        - the attention state that is fed to the decoder's next step, (1, B, D)
+        - the previous step's h̃, an input of the next step, (1, B, D)
         - the encoder's states, (1, B, S, D), and the attention keys of these states, (1, B, S, D)
         - the sources' lengths, (1, B)
         """
@@ -108,28 +109,28 @@ class RNNEncoderDecoder(EncoderDecoder):
             return start, None, None, None, None
         memory, _ = pad_packed_sequence(read, batch_first=True, total_length=source_ids.shape[1])
         if self.reading == "reversed":
-            memory = reverse(memory, source_lengths)  # alignments refer to the source in its original order
+            memory = reverse(memory, source_lengths)  # attention weights are for the source in its original order
         memory = self.dropout(memory)
         fed = memory.new_zeros(1, len(memory), self.d_model) if self.input_feeding else None
         return start, fed, memory[None], self.attention.keys(memory)[None], source_lengths[None]
 
     def decode(self, target_ids: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Return hidden states (B, U, D) of the target tokens (B, U) that follow `state`, and the next state."""
+        """Return hidden states (B, U, D) of target tokens (B, U) read after `state`, and the state after them."""
         hidden, _, state = self._decode(target_ids, state)
         return hidden, state
 
     def align(self, source_ids: Tensor, source_lengths: Tensor, target_ids: Tensor) -> Tensor:
-        """Return the attention weights (B, U, S) of each target step on the source tokens, which sum to 1 over S.
+        """Return the attention weights (B, U, S) of each target step on the source tokens, with sum 1 over S.
 
         Raises: UsageError: the model has no attention.
         """
         if self.attention is None:
-            raise UsageError("model.attention=none gives no alignment; write model.attention=bilinear or additive")
+            raise UsageError("model.attention=none has no attention weights; use model.attention=bilinear or additive")
         _, shares, _ = self._decode(target_ids, self.encode(source_ids, source_lengths))
         return shares
 
     def _decode(self, target_ids: Tensor, state: Any) -> tuple[Tensor, Any, Any]:
-        """Return the hidden states, the alignments (None without attention), and the next state."""
+        """Return hidden states, attention weights (or None), and the state for the next call."""
         recurrent, fed, *source = state
         embedded = self.dropout(self.embedding(target_ids))
         if fed is None:
@@ -146,7 +147,7 @@ class RNNEncoderDecoder(EncoderDecoder):
         return self.dropout(hidden), shares, (recurrent, fed, *source)
 
     def _attend(self, hidden: Tensor, memory: Any, keys: Any, lengths: Any) -> tuple[Tensor, Any]:
-        """Map the decoder's states (B, U, D) to h̃ (B, U, D) and the alignments (B, U, S)."""
+        """Compute h̃ (B, U, D) and attention weights (B, U, S) from decoder states (B, U, D)."""
         if self.attention is None:
             return hidden, None
         mask = torch.arange(memory.shape[2], device=memory.device) < lengths[0, :, None]
@@ -155,12 +156,12 @@ class RNNEncoderDecoder(EncoderDecoder):
         return self.combine(torch.cat([context, hidden], dim=2)).tanh(), shares
 
     def _joined(self, final: Tensor) -> Tensor:
-        """Concatenate both directions' final states per layer, as the decoder's first state, (L, B, D)."""
+        """Concatenate the final states of both directions for each layer: the decoder's initial state, (L, B, D)."""
         return final.unflatten(0, (self.n_layers, -1)).transpose(1, 2).flatten(2)
 
 
 def reverse(sequences: Tensor, lengths: Tensor) -> Tensor:
-    """Reverse the first `lengths` (B,) steps of each row of (B, S, ...); padding is not moved."""
+    """Reverse rows of `sequences` (B, S, ...) up to their `lengths` (B,), but not the padding."""
     places = torch.arange(sequences.shape[1], device=sequences.device).expand(sequences.shape[:2])
     places = torch.where(places < lengths[:, None], lengths[:, None] - 1 - places, places)
     return sequences[torch.arange(len(sequences), device=sequences.device)[:, None], places]

@@ -1,8 +1,8 @@
 """Rules that build a summary from the document's sentences: a baseline and an upper bound.
 
 The baseline chooses the first sentences. The upper bound chooses the sentences that together are most similar to the
-reference summary. The search is greedy: each step adds the best sentence, so the result may not be the best set of
-sentences. Nallapati, Zhai and Zhou 2017 ("SummaRuNNer", arXiv 1611.04230) label training sentences in this way.
+reference summary. The upper bound is approximate: it is found by greedy search, where each step adds the best sentence.
+Nallapati, Zhai and Zhou 2017 ("SummaRuNNer", arXiv 1611.04230) use the same greedy search to label training sentences.
 
 System F10 of docs/systems.yaml.
 """
@@ -31,10 +31,10 @@ class Lead(SentenceRule):
 
 
 class ExtractiveOracle(SentenceRule):
-    """A rule that greedily picks sentences for the highest mean of ROUGE-1 and ROUGE-2 F1.
+    """A rule that greedily adds sentences, to maximise the mean of ROUGE-1 F1 and ROUGE-2 F1.
 
-    Each step adds the sentence that raises the mean most. Among equally good sentences, the first is added. The search
-    stops when no sentence raises the mean.
+    Each step adds the sentence that raises the mean most. Among equally good sentences, the first in the document is
+    added. The search stops when no sentence raises the mean.
     """
 
     def __init__(self, dropout: Rate = 0.0):
@@ -53,16 +53,18 @@ class ExtractiveOracle(SentenceRule):
 
 
 def overlap(sentences: Sequence[str], others: Sequence[str]) -> float:
-    """Compute the mean of two F1 scores between two lists of sentences, from 0 to 1.
+    """Compute the mean of ROUGE-1 and ROUGE-2 F1 (0 to 1) between two lists of sentences.
 
-    One score counts words, and the other score counts pairs of neighbouring words. The sentences of each list are
-    joined first.
+    ROUGE-1 counts words, and ROUGE-2 pairs of neighbouring words. The sentences of a list are first joined to one text.
     """
     words, other_words = (WORD.findall(" ".join(each).lower()) for each in (sentences, others))
     return (f1(Counter(words), Counter(other_words)) + f1(Counter(pairwise(words)), Counter(pairwise(other_words)))) / 2
 
 
 def f1(one: Counter, other: Counter) -> float:
-    """Compute the F1 of two bags: twice the shared count, divided by the sum of both sizes. Disjoint bags have F1 0."""
+    """Compute the F1 of two bags of items: twice the number of shared items, divided by the sum of both sizes.
+
+    Disjoint bags have F1 0.
+    """
     shared = (one & other).total()
     return 2 * shared / (one.total() + other.total()) if shared else 0.0

@@ -1,6 +1,6 @@
 """Skip-gram word vectors (Mikolov et al. 2013a, "Efficient Estimation of Word Representations", section 3.2).
 
-The paper's hierarchical softmax is a separate objective.
+The paper's hierarchical softmax is an objective, `HierarchicalSoftmax`.
 
 R rows, C centres per row, J contexts per row, D d_model, V vocabulary.
 """
@@ -15,7 +15,7 @@ from retable.models.base import WindowModel
 
 
 class SkipGram(WindowModel):
-    """A model in which a word's vector v predicts each word in the windows around this word.
+    """A model in which the vector of a word predicts each word in the windows around the word.
 
     Args:
         words: spellings of all words, in the order of their ids.
@@ -31,7 +31,7 @@ class SkipGram(WindowModel):
         nn.init.uniform_(self.centre.weight, -1 / d_model, 1 / d_model)  # gensim's range, which is twice word2vec.c's
 
     def forward(self, centres: Tensor, contexts: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the centres' vectors (R, C, D), the ids of the predicted contexts (R, J), and `pairs` (R, C, J)."""
+        """Return the centres' vectors (R, C, D), the ids (R, J) of the contexts to predict, and `pairs` (R, C, J)."""
         return self.centre(centres), contexts, pairs
 
     def vectors(self) -> Tensor:
@@ -40,7 +40,7 @@ class SkipGram(WindowModel):
     def inputs(self) -> tuple[Tensor, np.ndarray, np.ndarray, np.ndarray]:
         """Return the table (V, D), units (V,), offsets (V + 1,) and scales (V,) that `WindowModel.inputs` describes.
 
-        The input of word w is row w of the table.
+        The input vector of word w is row w of the table.
         """
         n = len(self.centre.weight)
         return self.centre.weight.detach(), np.arange(n, dtype=np.int32), np.arange(n + 1), np.ones(n, np.float32)

@@ -1,12 +1,12 @@
-"""Rules that answer questions with a span: baselines and the upper bound of extractive readers.
+"""Rules that answer a question with a span of the context: baselines, and an upper bound for extractive readers.
 
-There are three rules: a random span, a sliding window, and the right answer in whole words. No model that chooses whole
-words can surpass the third rule. The sliding window is described in two papers (Rajpurkar et al. 2016, "SQuAD: 100,000+
-Questions for Machine Comprehension of Text", arXiv 1606.05250, section 5.1; Richardson, Burges and Renshaw 2013,
-"MCTest", EMNLP, algorithm 1).
+There are three rules: a random span, a sliding window, and the span of whole words closest to the right answer. No
+model that chooses spans of whole words can score higher than the third rule. The sliding window is described in two
+papers (Rajpurkar et al. 2016, "SQuAD: 100,000+ Questions for Machine Comprehension of Text", arXiv 1606.05250, section
+5.1; Richardson, Burges and Renshaw 2013, "MCTest", EMNLP, algorithm 1).
 
-Departure: the paper's candidates are the constituents of a parser. Here candidates are all runs of words within a
-sentence, up to a maximum length, that do not begin or end with a punctuation mark or a function word.
+Departure: in the paper, the candidate spans are constituents found by a parser. Here a candidate is any sequence of
+words within a sentence, up to a maximum length, that does not begin or end with a punctuation mark or a function word.
 
 System F4 of docs/systems.yaml.
 """
@@ -38,7 +38,7 @@ class Candidate(NamedTuple):
 
 
 class RandomSpan(SpanRule):
-    """A rule that draws one of the candidates of at most `longest` words, each with the same probability.
+    """A rule that draws one of the candidate spans of at most `longest` words, all with the same probability.
 
     The same question and `seed` give the same span.
     """
@@ -55,11 +55,11 @@ class RandomSpan(SpanRule):
 
 
 class SlidingWindow(SpanRule):
-    """A rule that chooses the span whose sentence and words share most with the question.
+    """A rule that chooses the span that has most words of the question near it.
 
-    The rule first selects the candidates of at most `longest` words whose sentence shares most words and word pairs
-    with the question. Words of the candidate itself do not count. Among the selected candidates, the rule chooses the
-    candidate with the highest `window` sum, or the first if several are equal.
+    For each candidate span of at most `longest` words, the rule counts the words and word pairs that the rest of the
+    span's sentence shares with the question. The candidates with the highest count are selected. Among the selected
+    candidates, the rule chooses the one with the highest result of `window`; among equal results, the first candidate.
     """
 
     def __init__(self, longest: PositiveInt, dropout: Rate = 0.0):
@@ -77,7 +77,7 @@ class SlidingWindow(SpanRule):
 
 
 class RightSpan(SpanRule):
-    """A rule that returns the right answer in whole words: the upper bound for models that choose words."""
+    """A rule that returns the whole words of the right answer: the upper bound for models that choose whole words."""
 
     def __init__(self, dropout: Rate = 0.0):
         super().__init__()
@@ -87,10 +87,10 @@ class RightSpan(SpanRule):
 
 
 def candidates(words: Sequence[str], sentences: Sequence[tuple[int, int]], longest: int) -> Iterator[Candidate]:
-    """Yield each sentence's runs of at most `longest` words that begin and end with content words.
+    """Yield all spans of at most `longest` words within a sentence that begin and end with a content word.
 
-    `sentences` are pairs: the index of a sentence's first word, and the index after its last word. If the text has no
-    content word, all its words count as content words.
+    `sentences` contains a pair per sentence: the index of its first word, and the index after its last word. If the
+    text has no content word, all its words count as content words.
     """
     content = [word[0].isalnum() and word.lower() not in FUNCTION_WORDS for word in words]
     if not any(content):
@@ -103,17 +103,17 @@ def candidates(words: Sequence[str], sentences: Sequence[tuple[int, int]], longe
 
 
 def overlap(words: Sequence[str], candidate: Candidate, question: Sequence[str]) -> int:
-    """Count the question's distinct words and word pairs in the candidate's sentence, outside the candidate."""
+    """Count the distinct words and word pairs of the question in the rest of the candidate's sentence."""
     sides = words[candidate.begin : candidate.first], words[candidate.last + 1 : candidate.end]
     own = {part for side in sides for part in (*side, *pairwise(side))}
     return len(own & {*question, *pairwise(question)})
 
 
 def window(words: Sequence[str], candidate: Candidate, question: Sequence[str], weights: dict[str, float]) -> float:
-    """Compute the greatest sum of `weights` in a window over the candidate's sentence.
+    """Compute the highest sum of word `weights` over all windows of the candidate's sentence.
 
-    The window is as long as the number of distinct words in the candidate and the question. Only the weights of these
-    words count.
+    A window has as many words as the candidate and the question have distinct words. Only the weights of distinct words
+    of the candidate and the question count.
     """
     relevant = {*words[candidate.first : candidate.last + 1], *question}
     sentence = words[candidate.begin : candidate.end]

@@ -2,19 +2,20 @@
 
 Shazeer, Pelemans and Chelba 2015, "Sparse Non-negative Matrix Language Modeling for Skip-grams"; Pelemans, Shazeer and
 Chelba 2016, TACL 4. The features of a history are the n-grams and skip-grams at its end. The score of word j is the sum
-of M_ij over the history's features i. The probability of word j is its score divided by the sum of all words' scores.
-M_ij is an adjusted relative frequency:
+of M_ij over the history's features i. The probability of word j is the score of j divided by the sum of the scores of
+all words. M_ij is an adjusted relative frequency:
 
     M_ij = exp(A_ij) C_ij / C_i*        A_ij = a[type i, C_i*, C_ij] + b[i] + c[type i, j]
 
-C_ij counts word j after feature i, and C_i* counts feature i. The indices of the table a are not these counts, but
-buckets of counts. AdaGrad trains the tables a, b and c on the training text. When a token is predicted in training, it
-is left out of every count.
+C_ij is the number of times that word j follows feature i, and C_i* the number of occurrences of i. The table a has one
+entry per bucket of counts, not per count. AdaGrad trains the tables a, b and c on the training text. When training
+predicts a token, the token itself is left out of all counts.
 
-Departures: the loss is the negative log-likelihood. The paper's Poisson loss is a bound on this loss that avoids sums
-over words, but these sums are cheap if each step uses the whole text. The metafeatures are three of the paper's
-conjunctions in separate tables, without hashing. Every history has one more feature, which predicts all words equally.
-Therefore a word that was seen only once has a probability above 0 when it is left out.
+Departures: the loss is the negative log-likelihood. The paper's Poisson loss is a bound on the negative log-likelihood
+that needs no sums over words. Here each step uses the whole text, so the sums over words are cheap. The metafeatures
+are three of the paper's conjunctions in separate tables, without hashing. Every history has one more feature, which
+predicts all words equally. Therefore a word that occurs only once in the text has a probability above 0, even when this
+token is left out.
 
 N tokens, K types of features, F features, E links (a feature and a word that follows it), V vocabulary.
 
@@ -32,23 +33,25 @@ from retable.core.errors import UsageError
 from retable.core.settings import LearningRate, NonNegativeInt, PositiveInt
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
-INITIAL = 1e-4  # square root of AdaGrad's initial sum of squares, which limits the steps of rare table entries
+INITIAL = 1e-4  # root of AdaGrad's initial sum of squares; limits the steps of rarely used entries
 
 
 class SparseNonnegativeMatrix:
     """An SNM model over token ids. Before `estimate` or `load`, its distribution is uniform.
 
     A stream of tokens is one-dimensional and contains ids below `vocab_size`. The token `boundary` ends every sentence,
-    and is predicted as `</s>`. Each sentence starts with the context `<s>`, and no feature crosses a boundary.
+    and is predicted as `</s>`. The context of a sentence's first token is `<s>`, and no feature includes words of an
+    earlier sentence.
 
     Args:
         order: n-gram features have 0 to `order` − 1 words.
-        max_skip: skip-gram features skip 1 to `max_skip` words; 0 means no skip-grams. One or more remote words precede
-            the skipped words. Words adjacent to the predicted word may follow the skipped words.
+        max_skip: skip-gram features skip 1 to `max_skip` words; 0 means no skip-grams. A skip-gram has one or more
+            words before the skipped words, and may have words between the skipped words and the predicted word.
         max_skip_words: maximum number of words in a skip-gram feature.
-        steps, lr: number of AdaGrad's steps, and its learning rate.
+        steps, lr: number of steps and learning rate of AdaGrad.
 
-    Features are stored as 64-bit hashes. With ten million features, the probability of any collision is 3e-6.
+    Features are stored as 64-bit hashes. With ten million features, the probability that two of them have the same hash
+    is 3e-6.
     """
 
     protocol = "sentence-bounded"
@@ -69,16 +72,16 @@ class SparseNonnegativeMatrix:
             raise UsageError(f"boundary={boundary} is out of range; give the id of <eos>, from 0 to {vocab_size - 1}")
         self.vocab_size, self.boundary, self.steps, self.lr = vocab_size, boundary, steps, lr
         self.types = feature_types(order, max_skip, max_skip_words)
-        self.uniform = 1.0  # sum over all words of their scores from the feature that every history has
+        self.uniform = 1.0  # sum of the scores that the feature of every history adds for all words
         self.features = np.empty(0, np.uint64)  # (F,) hashes, ascending
-        self.links = np.empty(0, np.int64)  # (E,) feature number · V + word id, ascending
+        self.links = np.empty(0, np.int64)  # (E,) index of a feature · V + id of a word, ascending
         self.weights = np.empty(0, np.float32)  # (E,) entries of M
         self.sums: np.ndarray = np.empty(0)  # (F,) sum of each feature's weights
 
     def estimate(self, tokens: np.ndarray) -> None:
         """Estimate the model from a stream (N,), and discard any earlier estimate.
 
-        Estimation sorts the N · K features twice, passes over the features `steps` times, and takes about 40 bytes of
+        Estimation sorts the N · K features twice, passes over the features `steps` times, and needs about 40 bytes of
         memory per feature. For 930,000 tokens on one core, a step takes 0.5 s with 5 types of features and 1.7 s with
         14 types.
         """
@@ -104,9 +107,9 @@ class SparseNonnegativeMatrix:
         return np.log(score / total)
 
     def next_log_prob(self, context: np.ndarray) -> np.ndarray:
-        """Compute the log-probability of every token after a context (length,), float64 (V,), in nats.
+        """Compute the log-probabilities (V,), in nats, of all possible tokens after a context (length,).
 
-        The context is the beginning of a sentence, or empty. If the context is a whole stream, only the tokens after
+        The context is empty or the beginning of a sentence. If the context is a longer stream, only the tokens after
         the last `boundary` are used.
         """
         reach = max(max(offsets, default=0) for offsets in self.types)
@@ -127,7 +130,7 @@ class SparseNonnegativeMatrix:
         save_file(arrays | {name: getattr(self, name) for name in ("features", "links", "weights")}, path)
 
     def load(self, path: str | Path) -> None:
-        """Load a file that `save` wrote for the same vocabulary size, boundary and types of features.
+        """Load a file written by `save` for a model of the same vocabulary size, boundary and types of features.
 
         Raises: UsageError: the file is missing or corrupt, or its vocabulary size, boundary or types of features
             differ.
@@ -147,7 +150,7 @@ class SparseNonnegativeMatrix:
         rows = links // self.vocab_size
         ascending = (np.diff(links) > 0).all() and (features[1:] > features[:-1]).all()
         if not (ascending and ((rows >= 0) & (rows < len(features))).all() and (weights >= 0).all()):
-            raise UsageError(f"{path} is corrupt: its tables contradict each other; estimate the model again")
+            raise UsageError(f"{path} is corrupt: its tables are inconsistent; estimate the model again")
         self.uniform = uniform
         self._take(features, links, weights)
 
@@ -170,7 +173,7 @@ class SparseNonnegativeMatrix:
         return words
 
     def _contexts(self, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return, for each type and word, the feature's hash, and whether the feature exists, (K, N) each."""
+        """Return, for each feature type and token, the feature's hash and whether it exists, (K, N) each."""
         begins = np.zeros(len(words), np.int64)
         after = np.flatnonzero(words[:-1] == self.boundary) + 1
         begins[after] = after
@@ -181,7 +184,7 @@ class SparseNonnegativeMatrix:
         }
         hashes = np.empty((len(self.types), len(words)), np.uint64)
         present = np.empty(hashes.shape, bool)
-        seeds = MULTIPLIER * np.arange(1, len(hashes) + 1, dtype=np.uint64)  # far apart, as word ids are added
+        seeds = MULTIPLIER * np.arange(1, len(hashes) + 1, dtype=np.uint64)  # far apart, as word ids are added to them
         for k, offsets in enumerate(self.types):
             hashes[k] = seeds[k]
             for offset in offsets:
@@ -192,9 +195,10 @@ class SparseNonnegativeMatrix:
 
 
 class LeaveOneOut:
-    """A text in which every token is predicted from the counts of all other tokens, to train the adjustment A.
+    """A text in which every token is predicted from the counts of all other tokens, for the training of A.
 
-    hashes, present (K, N): hashes of the text's features, and whether each feature exists at its token.
+    hashes, present (K, N): for each feature type and token, the feature's hash, and whether the feature exists (is
+    inside the sentence).
     """
 
     def __init__(self, words: np.ndarray, hashes: np.ndarray, present: np.ndarray, vocab_size: int):
@@ -205,7 +209,7 @@ class LeaveOneOut:
             rows * vocab_size + words[tokens], return_inverse=True, return_counts=True
         )
         ones = np.ones(len(tokens))
-        # `realised` (N, E) is 1 where a token has a link, and 0 elsewhere.
+        # `realised` (N, E) is 1 for the links from a token's features to the token, and 0 elsewhere.
         self.realised = csr_array((ones, (tokens, realised)), shape=(len(words), len(self.links)))
         self.row = self.links // vocab_size  # the feature of each link, (E,)
         self.total = totals[self.row]
@@ -217,8 +221,8 @@ class LeaveOneOut:
         def conjunction(total: np.ndarray, count: np.ndarray) -> np.ndarray:
             return (kind * size + bucket(total)) * size + bucket(count)
 
-        # Indices into `a` by each link's type and counts. `all`: no token is left out. `other`: a token of another link
-        # is left out. `own`: a token of this link is left out.
+        # For each link, the index into `a` by the link's type and counts: `all` if no token is left out, `other` if a
+        # token of another link is left out, and `own` if a token of this link is left out.
         self.all = conjunction(self.total, self.counts)
         self.other = conjunction(self.total - 1, self.counts)
         self.own = conjunction(self.total - 1, self.counts - 1)
@@ -234,12 +238,12 @@ class LeaveOneOut:
         return (np.exp(adjustment) * self.counts / self.total).astype(np.float32)
 
     def loss(self) -> tuple[float, tuple[np.ndarray, ...]]:
-        """Compute the mean −log p of a left-out token, in nats, and its gradients with respect to a, b, c and uniform.
+        """Compute the mean of −log p of left-out tokens, in nats, and the gradients for a, b, c and `uniform`.
 
-        Leaving out token t with link (i, t) subtracts 1 from C_it and C_i*. The subtraction changes the buckets and
-        weights of the whole row i. `own` is the new weight of (i, t), and w are the new weights of the row's other
-        links. Both kinds of weights have the factor 1 / (C_i* − 1). If feature i occurs only at token t, its
-        weights are 0.
+        To leave out token t after feature i, 1 is subtracted from C_it and C_i*. The subtraction changes the buckets
+        and weights of the whole row i of M. `own` is the changed weight of (i, t), and w are the changed weights of the
+        row's other links. All changed weights have the factor 1 / (C_i* − 1). If feature i occurs only at token t, the
+        feature's weights are 0.
         """
         lexical = self.b[self.row] + self.c[self.lexical]
         share = np.divide(1.0, self.total - 1, out=np.zeros(len(self.total)), where=self.total > 1)
@@ -272,7 +276,7 @@ class LeaveOneOut:
 
 
 def feature_types(order: int, max_skip: int, max_skip_words: int) -> list[tuple[int, ...]]:
-    """List the offsets of each feature type's words, where 1 is the previous word. N-grams precede skip-grams.
+    """List, for each type of feature, the offsets of its words; 1 is the previous word. N-grams precede skip-grams.
 
     The arguments are those of SparseNonnegativeMatrix. A skip-gram has `remote` words, `skip` skipped words and
     `adjacent` words (r, s and a in the papers).
@@ -288,12 +292,12 @@ def feature_types(order: int, max_skip: int, max_skip_words: int) -> list[tuple[
 
 
 def bucket(counts: np.ndarray) -> np.ndarray:
-    """Map counts to buckets: one bucket per count up to 4, and two buckets per doubling above 4."""
+    """Map counts to buckets: one bucket per count below 4; from 4 on, two buckets from each power of 2 to the next."""
     return np.where(counts < 4, counts, 4 + (2 * np.log2(np.maximum(counts, 4) / 4)).astype(np.int64))
 
 
 def find(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Find the indices of `wanted` in the ascending `keys`; missing keys have index −1."""
+    """Find the index of each wanted key in the ascending `keys`; the index of a missing key is −1."""
     if not len(keys):
         return np.full(len(wanted), -1)
     places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)

@@ -1,8 +1,8 @@
 """Recurrent language models with optional residual links, layer norms and other variations.
 
 Cells are Elman cells, GRUs or LSTMs, as in models/recurrent.py. All options can be combined:
-- Residual links around each layer except the first, h_{l+1} = h_l + Layer(h_l). A gradient then reaches the lowest
-  layer without passing the other layers (He et al. 2016, and for LSTMs Wu et al. 2016, section 3.2).
+- Residual links around each layer except the first, h_{l+1} = h_l + Layer(h_l). Through these links a gradient reaches
+  the lowest layer without passing the other layers (He et al. 2016, and for LSTMs Wu et al. 2016, section 3.2).
 - Layer normalisation (Ba, Kiros and Hinton 2016) of the last layer's output, and of the input of each layer except the
   first. As in pre-norm Transformers, residual sums are not normalised.
 - Variational dropout, with one mask for all time steps (Gal and Ghahramani 2016).
@@ -30,14 +30,14 @@ class StackedRecurrent(LeftToRight):
     """A left-to-right model of recurrent layers.
 
     Args:
-        init_range: bound of the uniform initial weights, except for the first state and the norms.
-        dropout: rate on the non-recurrent connections: from embedding to first layer, between layers, from last layer
-            to softmax.
+        init_range: bound of the uniform initial weights, except those of the initial state and of the norms.
+        dropout: rate on the non-recurrent connections: from the embedding to the first layer, between layers, and from
+            the last layer to the softmax.
         variational: whether to use one dropout mask for all time steps.
         recurrent_dropout: rate on units of h_{t−1}; the same units are dropped at all time steps.
-        first_state: whether to learn the state before the first token. This state is initialised to zero, and stays
-            zero if it is not learnt.
-        one_hot: whether the first layer reads one-hot vectors of words instead of learnt vectors.
+        first_state: whether to train the state before the first token, which starts at 0. If `first_state` is false,
+            the state before the first token is always 0.
+        one_hot: whether the first layer reads one-hot vectors of words instead of trained vectors.
     """
 
     embedding: nn.Embedding | OneHot
@@ -78,9 +78,9 @@ class StackedRecurrent(LeftToRight):
                 nn.init.uniform_(parameter, -self.init_range, self.init_range)
 
     def forward(self, input_ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """Return the hidden states (B, T, D) of the ids (B, T) that follow `state`, and the next state.
+        """Return the hidden states (B, T, D) of ids (B, T) read after `state`, and the state after the last id.
 
-        The state is a tuple of hidden states and, for the LSTM, cells, (L, B, D) each.
+        The state is a tuple: hidden states (L, B, D) and, for the LSTM, cell states (L, B, D).
         """
         if self.first is not None:
             state = self._begun(self.first[:, :, None].expand(-1, -1, len(input_ids), -1), state)
@@ -95,7 +95,7 @@ class StackedRecurrent(LeftToRight):
 
     @staticmethod
     def _begun(first: Tensor, state: Any) -> tuple[Tensor, ...]:
-        """Return `state`, or the learnt state `first` (parts, L, B, D) before the first token.
+        """Return `state`, or before the first token the trained state `first` (parts, L, B, D).
 
         0 · `first` is added to later states, because distributed training waits for the gradient of every parameter at
         each step.

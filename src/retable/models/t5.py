@@ -1,9 +1,9 @@
 """T5, the text-to-text Transformer (Raffel et al. 2020, sections 2.1 and 3.2).
 
-The model has pre-norm with RMSNorm, no biases, and relative positions that the layers of a stack share. Attention
-scores are not divided by √K; the queries' initial weights are smaller instead. The default is T5 1.0, with ReLU;
-`activation="geglu"` is T5 1.1 (Shazeer 2020). Initial weights are those of the authors' code. In the gate, GELU is
-computed with its tanh approximation.
+The model has pre-norm with RMSNorm, no biases, and relative positions; all layers of a stack share one table of
+positions. Attention scores are not divided by √K; instead, the initial weights of the queries are smaller. The default
+is T5 1.0, with ReLU; `activation="geglu"` is T5 1.1 (Shazeer 2020). Initial weights are those of the authors' code. The
+GELU of `geglu` is computed with the tanh approximation.
 
 B batch, T input tokens, U output tokens, S earlier output tokens, D d_model, H heads, K head size, F feed-forward
 width.
@@ -40,7 +40,7 @@ Memory: TypeAlias = Tensor | tuple[Tensor, Tensor]  # the encoder's keys and val
 
 
 class Block(nn.Module):
-    """A block of self-attention, attention to an encoder if `crosses`, and a feed-forward layer, all residual."""
+    """A residual block: self-attention, attention to an encoder (if `crosses` is true), and a feed-forward layer."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Block(nn.Module):
     def forward(
         self, hidden: Tensor, bias: Tensor, past: Past, memory: Memory | None, memory_mask: Tensor | None
     ) -> tuple[Tensor, Past]:
-        """Transform states (B, U, D), and return them with the cache `past` extended by these positions.
+        """Return the transformed states (B, U, D), and the cache `past` extended by these positions.
 
         `bias` broadcasts to (B, H, U, S + U) and is added to the scores. `memory` contains the encoder's keys and
         values.
@@ -84,7 +84,7 @@ class Block(nn.Module):
         return hidden + self.dropout(self.feed_forward(self.feed_forward_norm(hidden))), past
 
     def remember(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute the keys and values of the encoder's states (B, T, D), which this block attends to."""
+        """Compute the keys and values of the encoder's states (B, T, D), to which this block attends."""
         return self.crossing.keys_and_values(memory)
 
     def feed_forward(self, hidden: Tensor) -> Tensor:
@@ -92,9 +92,9 @@ class Block(nn.Module):
 
 
 class Stack(nn.Module):
-    """A stack of blocks that share relative positions, with a norm after the last block."""
+    """A stack of blocks with one shared table of relative positions, and a final norm."""
 
-    blocks: Any  # an nn.ModuleList; mypy takes its modules for tensors
+    blocks: Any  # an nn.ModuleList; mypy treats its modules as tensors
 
     def __init__(
         self,
@@ -124,10 +124,10 @@ class Stack(nn.Module):
         memories: Sequence[Memory] = (),
         memory_mask: Tensor | None = None,
     ) -> tuple[Tensor, tuple[Past, ...]]:
-        """Transform states (B, U, D), and return them with the blocks' caches extended by these positions.
+        """Return the transformed states (B, U, D), and the blocks' caches extended by these positions.
 
-        `mask` broadcasts to (B, 1, U, S + U) and is True where a position may attend; None means that every position
-        may attend everywhere. Without `pasts` no caches are kept.
+        `mask` broadcasts to (B, 1, U, S + U) and is True where a position may attend to another; None means that every
+        position may attend to all positions. If `pasts` is empty, no caches are returned.
         """
         U = hidden.shape[1]
         bias = self.positions(U, U if mask is None else mask.shape[3])
@@ -145,7 +145,7 @@ class T5(EncoderDecoder):
     """An encoder-decoder with `n_layers` blocks in each stack.
 
     Args:
-        d_model, d_ff: width of the states, and width inside the feed-forward layers.
+        d_model, d_ff: width of the states; width inside the feed-forward layers.
         d_head: width of a head; by default d_model / n_heads.
         activation: activation function of the feed-forward layers.
     """
@@ -172,7 +172,7 @@ class T5(EncoderDecoder):
 
     @staticmethod
     def initialise(module: nn.Module) -> None:
-        """Draw embeddings from N(0, 1) and weights from N(0, 1 / inputs), also for the objective's head."""
+        """Draw embeddings from N(0, 1) and weights from N(0, 1 / number of inputs), also for the objective's head."""
         if isinstance(module, nn.Linear):
             nn.init.normal_(module.weight, std=module.in_features**-0.5)
         elif isinstance(module, nn.Embedding):
@@ -191,8 +191,8 @@ class T5(EncoderDecoder):
         """Encode inputs (B, T), padded after their lengths (B,), and return the state before the first output.
 
         The state contains:
-        - per block, a cache of the outputs' keys and values, or () before the first output
-        - per block, the inputs' keys and values, (2, B, H, T, K)
+        - for each block, a cache of the outputs' keys and values, or () before the first output
+        - for each block, the inputs' keys and values, (2, B, H, T, K)
         - the inputs' lengths, (1, B)
         """
         memories = tuple(torch.stack(memory) for memory in self._memories(input_ids, lengths))
@@ -204,7 +204,7 @@ class T5(EncoderDecoder):
         return [block.remember(memory) for block in self.decoder.blocks]
 
     def decode(self, decoder_ids: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Return hidden states (B, U, D) of the outputs (B, U) that follow `state`, and the next state."""
+        """Return the hidden states (B, U, D) of outputs (B, U) read after `state`, and the state after them."""
         pasts, memories, lengths = state
         mask = causal_mask(decoder_ids.shape[1], _length(pasts), decoder_ids.device)
         memory_mask = padding_mask_if_any(lengths[0], memories[0][0].shape[2])
@@ -213,10 +213,10 @@ class T5(EncoderDecoder):
 
 
 class OneStackT5(LeftToRight):
-    """T5's blocks without an encoder: a left-to-right model whose prefix positions all see each other.
+    """T5's blocks without an encoder: a left-to-right model with full attention within a prefix.
 
-    Raffel et al. 2020, section 3.2.1 and figure 4, right. Because prefix positions attend to later positions, distances
-    to later positions have separate buckets, as in an encoder.
+    Raffel et al. 2020, section 3.2.1 and figure 4, right. Because positions of the prefix also attend to later
+    positions, there are separate buckets for distances to later positions, as in an encoder.
 
     Args:
         d_model, n_layers, n_heads, d_ff, dropout, activation, d_head: as in `T5`.
@@ -244,12 +244,12 @@ class OneStackT5(LeftToRight):
         _initialise_all(self)
 
     def forward(self, input_ids: Tensor, state: Any = None, prefix: Tensor | None = None) -> tuple[Tensor, Any]:
-        """Return the hidden states (B, T, D) of the ids (B, T) that follow `state`, and the next state.
+        """Return the hidden states (B, T, D) of ids (B, T) read after `state`, and the state after the last id.
 
         Args:
-            state: a cache per block, or () at the start. With None, no cache is kept, and the ids are the whole
-                context.
-            prefix: number of ids at the start of each row that all see each other, (B,).
+            state: one cache per block, or () at the start; None if the ids are the whole context, so that no cache is
+                needed.
+            prefix: length of each row's prefix, whose ids all attend to each other, (B,).
         """
         pasts = ((),) * len(self.stack.blocks) if state == () else state or ()
         mask = causal_mask(input_ids.shape[1], _length(pasts), input_ids.device)
@@ -260,7 +260,7 @@ class OneStackT5(LeftToRight):
 
 
 def causal_mask(length: int, before: int, device: torch.device) -> Tensor:
-    """Return a mask (1, 1, length, before + length), True from a position to itself and to all earlier positions."""
+    """Return a mask (1, 1, length, before + length): each position attends to itself and to all earlier positions."""
     return torch.ones(length, before + length, dtype=torch.bool, device=device).tril(before)[None, None]
 
 

@@ -1,7 +1,7 @@
 """T5's encoder without its decoder, to be fine-tuned as a classifier.
 
-This model is not in the paper, where T5 writes labels as text. The model shows how good the encoder's features are
-without a decoder.
+The paper does not contain this model; in the paper, T5 generates labels as text. The model shows how good the encoder's
+features are without a decoder.
 
 B batch, T time, D d_model.
 """
@@ -17,7 +17,7 @@ from retable.nn.attention import padding_mask_if_any
 
 
 class T5Encoder(Encoder):
-    """An encoder that is the first stack of a T5. The settings are those of T5.
+    """An encoder that consists of the encoder stack of a T5.
 
     Args:
         d_model, n_layers, n_heads, d_ff, dropout, activation, d_head: as in `T5`.
@@ -38,7 +38,7 @@ class T5Encoder(Encoder):
     ):
         super().__init__()
         # The decoder is created too, then discarded. One random generator draws the weights of both stacks. Without the
-        # decoder, this encoder would have other weights than the encoder of a T5 with the same seed.
+        # decoder's draws, this encoder's initial weights would differ from those of a T5's encoder with the same seed.
         whole = T5(vocab_size, d_model, n_layers, n_heads, d_ff, dropout, activation, d_head)
         self.d_model, self.embedding, self.encoder = d_model, whole.embedding, whole.encoder
 

@@ -1,11 +1,11 @@
 """A BiLSTM-CNN sequence tagger, without its output layer (Ma and Hovy 2016, section 2).
 
 arXiv 1603.01354. The model is that of Lample et al. 2016, with a convolution over characters instead of an LSTM. A
-bidirectional LSTM reads word vectors and convolved characters; the objective adds the softmax or CRF. For sub-words,
-and for words without spelling, use models/bilstm.py, which has no convolution over characters.
+bidirectional LSTM reads word vectors and convolutions over characters; the objective adds the softmax or CRF. For
+sub-words, and for words without spelling, use models/bilstm.py, which has no convolution over characters.
 
-With a vector per word that marks the predicate, the model labels semantic roles (F6 of docs/systems.yaml), as in Zhou
-and Xu 2015 with a CRF. The mark follows He et al. 2017, section 2.2.
+With `d_predicate`, each word also has a vector that marks whether it is the predicate, as in He et al. 2017, section
+2.2. With this vector, the model labels semantic roles (F6 of docs/systems.yaml), as in Zhou and Xu 2015 with a CRF.
 
 Departures: a tanh follows the convolution's max-pooling, and characters have no dropout; see nn/character_cnn.py.
 
@@ -31,7 +31,7 @@ class BiLSTMTagger(Encoder):
     """An encoder with one hidden state per word, which depends on the whole sentence.
 
     Args:
-        vocab_size, words, unknown, filters: see WordInput; the paper has filters=[[3, 30]], d_character=30.
+        vocab_size, words, unknown, filters: see WordInput; the paper's settings are filters=[[3, 30]], d_character=30.
         dropout: rate on the LSTM's input, between its layers, and on its output.
         d_predicate: width of the vectors that mark the predicate; 0 for tags that do not depend on a predicate.
     """
@@ -69,7 +69,7 @@ class BiLSTMTagger(Encoder):
     def forward(self, input_ids: Tensor, lengths: Tensor, predicates: Tensor | None = None) -> Tensor:
         """Return hidden states (B, T, D), zero on padding, for ids (B, T) padded after each row's length.
 
-        `predicates` (B,) are the positions of the predicates. The argument is required if `d_predicate` is above 0.
+        `predicates` (B,) is the position of each sentence's predicate, required if `d_predicate` is above 0.
         """
         words = self.input(input_ids)  # (B, T, E + F)
         if self.predicate is not None:

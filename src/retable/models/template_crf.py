@@ -1,13 +1,14 @@
 """A linear-chain CRF on features of words and parts of speech, fitted by L-BFGS, SGD or averaged SGD.
 
-The chunker of CRF++ and of Bottou's crfsgd and crfasgd (npinto/bottou-sgd, crf/), with their template. The loss is
-that of Lafferty, McCallum and Pereira (2001): the mean of −log p(tags | words), in nats per sentence, plus ½ λ ‖θ‖².
+The model is the chunker of CRF++ and of Bottou's crfsgd and crfasgd (npinto/bottou-sgd, crf/), with the template of
+features that these programs share. The loss is that of Lafferty, McCallum and Pereira (2001): the mean of −log p(tags |
+words), in nats per sentence, plus ½ λ ‖θ‖².
 
-Departures: sums are in float64, not float32, and exp() is exact. In averaged SGD, the weights decay after the step and
-not before it.
+Departures: sums are in float64, not float32, and exp() is not approximated. In averaged SGD, weight decay is applied
+after the gradient step, not before it.
 
-T words, K tags, F features, N sentences. θ is (F + K, K): a row of scores of the tags for each feature, then the
-scores of a tag, by column, after another, by row. System F5 of docs/systems.yaml.
+T words, K tags, F features, N sentences. θ is (F + K, K): its first F rows are the scores of all tags for each feature;
+entry (F + i, j) is the score of tag j after tag i. System F5 of docs/systems.yaml.
 """
 
 import json
@@ -30,23 +31,23 @@ WORD, PART = 0, 1
 PLACES = range(-2, 3)
 RUNS = {WORD: ((-1, 0), (0, 1)), PART: ((-2, -1), (-1, 0), (0, 1), (1, 2), (-2, -1, 0), (-1, 0, 1), (0, 1, 2))}
 TEMPLATE = [(column, places) for column, runs in RUNS.items() for places in (*((i,) for i in PLACES), *runs)]
-EDGE = 2  # places beyond either end of a sentence that the template reads
-SAMPLE, TRIALS, FIRST_RATE = 1000, 10, 0.1  # of the calibration of the learning rate, as in crfsgd
+EDGE = 2  # number of places before and after a sentence that the template includes
+SAMPLE, TRIALS, FIRST_RATE = 1000, 10, 0.1  # sentences, trials, first rate for finding a learning rate, as in crfsgd
 
 compiled = njit(nogil=True, cache=True, error_model="numpy")
 
 
 class Chains(NamedTuple):
-    """Sentences as arrays: each word's features and tag, and the first word of each sentence."""
+    """Sentences as arrays: features and tag of each word, and index of each sentence's first word."""
 
-    ids: Array  # (words, lines of the template); −1 for a feature that the model does not have
-    starts: Array  # (N + 1,), with the number of words
+    ids: Array  # (words, lines of the template): feature ids, −1 for a feature that is not in the model
+    starts: Array  # (N + 1,): sentences' first words, then the number of words
     tags: Array
 
 
 @compiled
 def _scored(theta, scale, ids, first, end):
-    """Return the scores of the words `first` to `end`, (T, K), and those of pairs of tags, (K, K)."""
+    """Return the scores (T, K) of tags for the words `first` to `end` − 1, and the scores (K, K) of pairs of tags."""
     K = theta.shape[1]
     scores = np.zeros((end - first, K))
     for t in range(end - first):
@@ -60,7 +61,7 @@ def _scored(theta, scale, ids, first, end):
 def marginals(scores, pairs):
     """Return p(tag) of each word, (T, K), the expected counts of pairs of tags, (K, K), and log Z.
 
-    Forward and backward sums, each divided by its total.
+    Forward and backward sums are divided by the totals of the forward sums, which avoids underflow.
     """
     T, K = scores.shape
     highest = pairs.max()
@@ -94,7 +95,7 @@ def marginals(scores, pairs):
 
 @compiled
 def _loss(theta, scale, ids, starts, tags, order, gradient):
-    """Return the sum of −log p of the sentences in `order`, and add its gradient to `gradient` unless it is empty."""
+    """Return the sum of −log p over the sentences in `order`; add the sum's gradient to a non-empty `gradient`."""
     F, loss = theta.shape[0] - theta.shape[1], 0.0
     for place in order:
         first, end = starts[place], starts[place + 1]
@@ -118,13 +119,14 @@ def _loss(theta, scale, ids, starts, tags, order, gradient):
 
 @compiled
 def _descend(theta, total, ids, starts, tags, order, rate, decay, power, done):
-    """Take a step of SGD for each sentence in `order`, at the rate `rate` / (1 + rate · decay · step)^power.
+    """Do one step of SGD per sentence in `order`, with learning rate `rate` / (1 + rate · decay · step)^power.
 
-    θ is kept as scale · `theta`, so that a step changes only the rows of its sentence. If `total` is not empty, the
-    θ after each step is added to it; the sum is kept as sum · `theta` + `total`.
+    θ is kept as scale · `theta`, so that a step changes only the rows of features in the step's sentence. If `total` is
+    not empty, the θ after each step is added to `total`. During the steps, the sum of all θ is kept as `summed` ·
+    `theta` + `total`.
 
     Args:
-        done: the number of steps before these.
+        done: number of steps before this call.
     """
     F, scale, summed = theta.shape[0] - theta.shape[1], 1.0, 0.0
     for n in range(len(order)):
@@ -155,7 +157,7 @@ def _descend(theta, total, ids, starts, tags, order, rate, decay, power, done):
 
 @compiled
 def best(scores, pairs):
-    """Return the tags (T,) of the highest score, by the Viterbi algorithm."""
+    """Return the tag sequence (T,) with the highest score, by the Viterbi algorithm."""
     T, K = scores.shape
     before, found = np.zeros((T, K), np.int64), np.empty(T, np.int64)
     highest = scores[0].copy()
@@ -173,7 +175,7 @@ def best(scores, pairs):
 
 
 def features(words: Words) -> Iterator[list[str]]:
-    """Yield the features of each word: the values at the template's places, with the number of its line."""
+    """Yield the features of each word: per line of the template, the line's number and the values at its places."""
     padded = [*_edges("<"), *map(split_word, words), *_edges(">")]
     for i in range(EDGE, EDGE + len(words)):
         yield [
@@ -183,21 +185,25 @@ def features(words: Words) -> Iterator[list[str]]:
 
 
 def _edges(mark: str) -> list[tuple[str, str]]:
-    """Return a word and a part of speech for each place before a sentence, or after it, counted from its end."""
+    """Return padding pairs (word, part of speech) for the places before or after a sentence, such as `<1<`."""
     names = [f"{mark}{i}{mark}" for i in range(1, EDGE + 1)]
     return [(name, name) for name in (names[::-1] if mark == "<" else names)]
 
 
 class TemplateCRF(Estimated):
-    """A tagger by the tags of the highest score, which sums scores of features with a tag and of neighbouring tags.
+    """A tagger that finds the tag sequence with the highest score.
+
+    The score of a sequence sums the scores of each word's features with the word's tag, and of pairs of neighbouring
+    tags.
 
     Args:
-        solver: `lbfgs` until the loss falls by less than 1e-7 of it; `sgd` at a rate that falls with the number of
-            steps; `averaged_sgd`, at its power 0.75, with the mean of θ over all steps after the first epoch.
-        epochs: of SGD.
-        seed: of the order of SGD's sentences, and of the sample that its first rate is chosen on.
-        C: λ = 1 / (C · N).
-        cutoff: least number of words with a feature in training.
+        solver: `lbfgs` stops when a step lowers the loss by less than a share of 1e-7. `sgd` has a learning rate that
+            falls with the number of steps. With `averaged_sgd` the rate falls more slowly (power 0.75), and the result
+            is the mean of θ over all steps after the first epoch.
+        epochs: number of epochs of SGD.
+        seed: seed of the order of sentences in SGD, and of the sample on which SGD's first learning rate is chosen.
+        C: inverse strength of the penalty: λ = 1 / (C · N).
+        cutoff: a feature is kept if at least this number of training words have it.
     """
 
     tags = True
@@ -231,7 +237,7 @@ class TemplateCRF(Estimated):
         )
 
     def _fitted(self, chains: Chains, decay: float, size: tuple[int, int]) -> Array:
-        """Return θ of the least loss, by L-BFGS."""
+        """Return the θ with the lowest loss, found by L-BFGS."""
         everything = np.arange(len(chains.starts) - 1)
 
         def loss(flat: Array) -> tuple[float, Array]:
@@ -245,7 +251,7 @@ class TemplateCRF(Estimated):
         return found.x.reshape(size)
 
     def _descended(self, chains: Chains, decay: float, size: tuple[int, int]) -> Array:
-        """Return θ after the epochs of SGD, or its mean."""
+        """Return θ after all epochs of SGD, or the mean of θ over steps for averaged SGD."""
         rng, n = np.random.default_rng(self.seed), len(chains.starts) - 1
         rate = _calibrated(chains, decay, size, rng.integers(n, size=SAMPLE) if n > SAMPLE else np.arange(n))
         averaged = self.solver == "averaged_sgd"
@@ -283,9 +289,9 @@ class TemplateCRF(Estimated):
 def _calibrated(chains: Chains, decay: float, size: tuple[int, int], sample: Array) -> float:
     """Try learning rates on a sample and return half of the best rate, as crfsgd does.
 
-    Each rate is used for one pass over the sample; the best rate leads to the lowest loss of the sample.
-    Rates are doubled from FIRST_RATE until the loss is not below that of θ = 0, then halved from FIRST_RATE, until
-    TRIALS rates have a loss below it.
+    Each rate is used for one pass over the sample, and the best rate is the one with the lowest loss of the sample
+    after its pass. Rates are doubled from FIRST_RATE until the loss is not below the loss of θ = 0. Then rates are
+    halved from FIRST_RATE until TRIALS rates in all have a loss below the loss of θ = 0.
     """
 
     def loss(theta: Array) -> float:

@@ -1,12 +1,12 @@
 """The encoder-decoder Transformer (Vaswani et al. 2017, arXiv 1706.03762, section 3).
 
 The model has post-norm, ReLU, and sinusoidal positions, which are added to embeddings scaled by √D. Source and target
-share one table of embeddings; the objective can tie the softmax to the same table (section 3.4). Dropout acts on the
-output of layers and on the embeddings, but not on attention weights (section 5.4). `norm="pre"` normalises the input of
-each layer and the output of each stack (Xiong et al. 2020). The paper does not describe initial weights. Here matrices
-are drawn as in Glorot and Bengio (2010), and embeddings from N(0, 1/D).
+share one table of embeddings; the objective can tie the softmax to the same table (section 3.4). As in section 5.4,
+dropout acts on the output of layers and on the embeddings, but not on attention weights. `norm="pre"` normalises the
+input of each layer and the output of each stack (Xiong et al. 2020). The paper does not describe initial weights. Here
+matrices are drawn as in Glorot and Bengio (2010), and embeddings from N(0, 1/D).
 
-B batch, S time of the source, U time of the target, T earlier target tokens, D d_model, H heads, K head size.
+B batch, S source tokens, U target tokens, T earlier target tokens, D d_model, H heads, K head size.
 
 System E3 of docs/systems.yaml.
 """
@@ -32,17 +32,17 @@ class Link(nn.Module):
         self.norm, self.dropout, self.pre = nn.LayerNorm(d_model), Dropout(dropout), norm == "pre"
 
     def enter(self, hidden: Tensor) -> Tensor:
-        """Compute the layer's input from the states (B, T, D)."""
+        """Compute a layer's input from the states (B, T, D) on its residual link."""
         return self.norm(hidden) if self.pre else hidden
 
     def leave(self, hidden: Tensor, out: Tensor) -> Tensor:
-        """Add a layer's output `out` to its residual input `hidden`, both (B, T, D)."""
+        """Add a layer's output `out` to the states `hidden` on its residual link, (B, T, D) each."""
         hidden = hidden + self.dropout(out)
         return hidden if self.pre else self.norm(hidden)
 
 
 class EncoderLayer(nn.Module):
-    """A layer of self-attention and a feed-forward layer (section 3.1)."""
+    """An encoder layer: self-attention, then a feed-forward network (section 3.1)."""
 
     def __init__(self, d_model: int, n_heads: int, d_ff: int, dropout: float, norm: str):
         super().__init__()
@@ -58,7 +58,7 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """A layer of causal self-attention, attention to the source, and a feed-forward layer (section 3.1)."""
+    """A decoder layer: causal self-attention, attention to the source, and a feed-forward network (section 3.1)."""
 
     def __init__(self, d_model: int, n_heads: int, d_ff: int, dropout: float, norm: str):
         super().__init__()
@@ -72,12 +72,12 @@ class DecoderLayer(nn.Module):
     def forward(
         self, hidden: Tensor, past: Past, causal: Tensor | None, memory: Tensor, mask: Tensor
     ) -> tuple[Tensor, Past]:
-        """Transform states (B, U, D), and return them with the cache `past` extended by these positions.
+        """Return the transformed states (B, U, D), and the cache `past` extended by these positions.
 
         Args:
-            causal: (U, T + U), True where a position may attend.
+            causal: (U, T + U), True where a target position may attend to another.
             memory: the source's keys and values, (2, B, H, S, K).
-            mask: (B, 1, 1, S), True on the source's tokens.
+            mask: (B, 1, 1, S), True on real source tokens, False on padding.
         """
         entering = self.self_attention_link.enter(hidden)
         keys, values = self.self_attention.keys_and_values(entering)
@@ -93,13 +93,13 @@ class DecoderLayer(nn.Module):
 
 
 class TransformerEncoderDecoder(EncoderDecoder):
-    """An encoder-decoder that maps the source and the target so far to hidden states of the target.
+    """An encoder-decoder that computes each hidden state of the target from the source and the target tokens so far.
 
     Source and target have at most `max_length` tokens each.
 
     Args:
-        d_model, d_ff: width of the states, and width inside the feed-forward layers.
-        n_layers: number of layers of the encoder, and of the decoder.
+        d_model, d_ff: width of the states; width inside the feed-forward layers.
+        n_layers: number of layers of the encoder, and also of the decoder.
         norm: `post` as in the paper, or `pre`.
     """
 
@@ -153,8 +153,8 @@ class TransformerEncoderDecoder(EncoderDecoder):
         """Encode sources (B, S), padded after their lengths (B,), and return the state before the first target token.
 
         The state contains:
-        - per layer, a cache of the target's keys and values; () before the first token; None if no cache is kept
-        - per layer, the source's keys and values, (2, B, H, S, K)
+        - for each layer, a cache of the target's keys and values; () before the first token; None if no cache is kept
+        - for each layer, the keys and values of the source, (2, B, H, S, K)
         - the sources' lengths, (1, B)
         """
         mask = padding_mask(source_lengths, source_ids.shape[1])
@@ -166,7 +166,7 @@ class TransformerEncoderDecoder(EncoderDecoder):
         return ((),) * len(memories), memories, source_lengths[None]
 
     def decode(self, target_ids: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Return hidden states (B, U, D) of the target tokens (B, U) that follow `state`, and the next state.
+        """Return hidden states (B, U, D) of target tokens (B, U) read after `state`, and the state after them.
 
         Raises: UsageError: the target is longer than `max_length`.
         """
@@ -182,7 +182,7 @@ class TransformerEncoderDecoder(EncoderDecoder):
         return self.decoder_norm(hidden), (tuple(after), memories, lengths)
 
     def _embed(self, ids: Tensor, first: int) -> Tensor:
-        """Embed ids (B, T), which start at position `first`, as (B, T, D)."""
+        """Embed ids (B, T) as vectors (B, T, D), with positions that start at `first`."""
         now = slice(first, first + ids.shape[1])
         if self.max_length < now.stop:
             raise UsageError(

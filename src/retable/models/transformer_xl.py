@@ -1,11 +1,11 @@
 """Transformer-XL, a Transformer that attends beyond its segment (Dai et al. 2019, arXiv 1901.02860).
 
-Each layer attends to the segment, and to the layer's inputs at earlier tokens. These inputs are kept as a memory
-without gradient (section 3.2). Positions are relative: the score of a query q for a key k is (q + u)·k + (q + v)·W_R R.
-The vectors u and v are learnt, and R is a sinusoid of the distance (section 3.3). As in the authors' code, norms follow
-the residual sums, embeddings are scaled by √D, and all layers share u and v.
+Each layer attends to its inputs in the segment, and to its inputs at tokens before the segment. The earlier inputs are
+kept as a memory without gradient (section 3.2). Positions are relative: the score of a query q for a key k is (q + u)·k
++ (q + v)·W_R R. The vectors u and v are learnt, and R is a sinusoid of the distance (section 3.3). As in the authors'
+code, norms follow the residual sums, embeddings are scaled by √D, and all layers share u and v.
 
-B batch, T segment, M memory, S = M + T, D d_model, H heads, K head size, L n_layers.
+B batch, T tokens of the segment, M tokens of the memory, S = M + T, D d_model, H heads, K head size, L n_layers.
 
 System C8 of docs/systems.yaml.
 """
@@ -26,13 +26,14 @@ from retable.nn.variational import LockedDropout
 class TransformerXL(LeftToRight):
     """A left-to-right model with a memory of earlier positions.
 
-    In training, a token sees its segment up to the token itself, and the `memory` positions before the segment. In
-    evaluation, a token sees the `evaluation_memory` positions before the token, wherever the text is cut into segments.
-    With `variational`, all positions have the same dropout mask, as the paper does on the Penn Treebank (section 4.1).
+    In training, a token attends to its segment up to the token itself, and to the `memory` tokens before the segment.
+    In evaluation, a token attends to itself and to the `evaluation_memory` tokens before it, so that segment limits
+    have no effect. With `variational`, all positions have the same dropout mask, as in the paper's experiments on the
+    Penn Treebank (section 4.1).
 
     Args:
-        d_model, d_inner: width of the states, and width inside the feed-forward layers.
-        dropout, attention_dropout: rates on states and on attention weights.
+        d_model, d_inner: width of the states; width inside the feed-forward layers.
+        dropout, attention_dropout: rate on states; rate on attention weights.
     """
 
     def __init__(
@@ -53,8 +54,8 @@ class TransformerXL(LeftToRight):
             raise ValueError(f"d_model={d_model} must be even and a multiple of n_heads={n_heads}")
         self.d_model, self.memory, self.evaluation_memory = d_model, memory, evaluation_memory
         self.embedding = nn.Embedding(vocab_size, d_model)
-        self.content_bias = nn.Parameter(torch.empty(d_model))  # u of all heads
-        self.position_bias = nn.Parameter(torch.empty(d_model))  # v of all heads
+        self.content_bias = nn.Parameter(torch.empty(d_model))  # the vectors u of all heads
+        self.position_bias = nn.Parameter(torch.empty(d_model))  # the vectors v of all heads
         self.dropout = LockedDropout(dropout) if variational else Dropout(dropout)
         self.layers = nn.ModuleList(
             Layer(d_model, n_heads, d_inner, self.dropout, attention_dropout) for _ in range(n_layers)
@@ -72,7 +73,7 @@ class TransformerXL(LeftToRight):
             nn.init.zeros_(module.bias)
 
     def forward(self, input_ids: Tensor, state: Any = None) -> tuple[Tensor, Tensor]:
-        """Return the hidden states (B, T, D) of ids (B, T) that follow the memory `state`, and the next memory.
+        """Return the hidden states (B, T, D) of ids (B, T) read after the memory `state`, and the next memory.
 
         The memory (L, B, M, D) contains each layer's inputs at the last positions: at most `memory` positions in
         training, and at most `evaluation_memory` positions in evaluation.
@@ -84,7 +85,7 @@ class TransformerXL(LeftToRight):
         S = before.shape[2] + T
         distances = torch.arange(S - 1, -1, -1, device=input_ids.device)
         positions = self.dropout(sinusoids(distances, self.d_model)[None])[0]
-        ages = distances - distances[-T:, None]  # (T, S): distance from each query back to each key
+        ages = distances - distances[-T:, None]  # (T, S): how far each key is before each query
         seen = (ages >= 0) if self.training else (ages >= 0) & (ages <= kept)
         after = []
         for layer, memory in zip(self.layers, before, strict=True):
@@ -95,7 +96,7 @@ class TransformerXL(LeftToRight):
 
 
 class Layer(nn.Module):
-    """Attention with relative positions and a feed-forward layer, with LayerNorm after each residual sum."""
+    """Attention with relative positions, then a feed-forward network, with LayerNorm after each residual sum."""
 
     def __init__(self, d_model: int, n_heads: int, d_inner: int, dropout: nn.Module, attention_dropout: float):
         super().__init__()
@@ -119,12 +120,12 @@ class Layer(nn.Module):
         content_bias: Tensor,
         position_bias: Tensor,
     ) -> Tensor:
-        """Transform states (B, T, D), given the context (B, S, D) that ends with these states.
+        """Transform states (B, T, D), which attend to `context` (B, S, D): a memory, then the states.
 
         Args:
             positions: (S, D), embeddings of the distances S−1 to 0.
-            seen: (T, S), True where a query sees a key.
-            content_bias, position_bias: (D,), u and v of all heads.
+            seen: (T, S), True where a query may attend to a key.
+            content_bias, position_bias: (D,) each, u and v of all heads.
         """
         B, T, D = hidden.shape
         heads = self.n_heads, D // self.n_heads
@@ -143,7 +144,7 @@ class Layer(nn.Module):
 
 
 def sinusoids(distances: Tensor, d_model: int) -> Tensor:
-    """Compute sines, then cosines, of distances (S,), with wavelengths from 2π to 20000π: (S, D).
+    """Return (S, D): the sines, then the cosines, of distances (S,), at wavelengths from 2π to 20000π.
 
     Vaswani et al. 2017.
     """
@@ -153,10 +154,10 @@ def sinusoids(distances: Tensor, d_model: int) -> Tensor:
 
 
 def shift(scores: Tensor) -> Tensor:
-    """Rearrange scores (…, T, S) whose columns are distances S−1 to 0, so that the columns are keys 0 to S−1.
+    """Rearrange scores (…, T, S) from one column per distance (S−1 to 0) to one column per key (0 to S−1).
 
-    Row i moves left by T−1−i; one reshape moves all rows at once (appendix B). Values that enter on the right belong to
-    keys after the query and must be masked.
+    Row i moves left by T−1−i; one reshape moves all rows at once (appendix B). The values that fill a row on the right
+    are for keys after the query, and the caller must mask them.
     """
     *rest, T, S = scores.shape
     return F.pad(scores, (1, 0)).view(*rest, S + 1, T)[..., 1:, :].reshape(*rest, T, S)

@@ -1,8 +1,9 @@
 """Vision Transformer (Dosovitskiy et al. 2021, "An Image is Worth 16x16 Words").
 
 arXiv 2010.11929, section 3.1. An image is cut into square patches. Each patch is flattened and projected to a token of
-a Transformer encoder. The encoder's blocks are BERT's, with pre-norm. A class token precedes the patches, and a learnt
-vector is added at each position. The normalised state of the class token is the image's vector (equations 1 to 4).
+a Transformer encoder. The encoder's blocks are BERT's, with pre-norm. A class token precedes the patches. Each position
+has a trained vector, which is added to the token. The normalised state of the class token is the image's vector
+(equations 1 to 4).
 
 B batch, C channels, H height, W width, P patch_size, T = 1 + HW / P² (class token and patches), D d_model.
 
@@ -20,7 +21,7 @@ from retable.nn.transformer_encoder import NORM_EPS, EncoderBlock
 
 
 class ViT(ImageEncoder):
-    """An encoder of square images of `image_size`, whose output is the class token's state.
+    """An encoder of images of `image_size`² pixels. The encoder's output is the class token's state.
 
     Raises: UsageError: `patch_size` does not divide `image_size`.
     """
@@ -43,7 +44,7 @@ class ViT(ImageEncoder):
                 f"{image_size}"
             )
         self.d_model, self.initializer_range = d_model, initializer_range
-        self.patches = nn.Conv2d(n_channels, d_model, patch_size, stride=patch_size)  # one matrix for all patches
+        self.patches = nn.Conv2d(n_channels, d_model, patch_size, stride=patch_size)  # the same matrix for each patch
         self.class_token = nn.Parameter(torch.zeros(d_model))
         self.positions = nn.Embedding(1 + (image_size // patch_size) ** 2, d_model)
         self.dropout = Dropout(dropout)

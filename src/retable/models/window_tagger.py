@@ -1,14 +1,15 @@
 """The window approach to tagging: a convolution over words.
 
 Collobert et al. 2011, "Natural Language Processing (Almost) from Scratch", section 3.3.1. A word's state is computed by
-a linear layer and HardTanh from a window of word vectors. Together, the linear layers of all windows are one
+a linear layer and HardTanh from the word vectors of a window. The linear layer is the same for all windows, so it is a
 convolution along the sentence. The objective adds the top linear layer and the loss: a softmax per word (section 3.4.1)
-or, with `crf=true`, the sentence's likelihood under transition scores (section 3.4.2). Half a window of PADDING, a
-learnt vector, precedes and follows each sentence.
+or, with `crf=true`, the sentence's likelihood under transition scores (section 3.4.2). A trained vector, PADDING, fills
+half a window before and after each sentence.
 
 Departures:
-- With `filters`, a convolution over characters reads the spelling of words (Santos and Zadrozny 2014, whose tagger is
-  otherwise the same). Collobert et al. use vectors for capitals (`d_capitals`) and, for parts of speech, suffixes.
+- With `filters`, a convolution over characters reads the spelling of words, as in Santos and Zadrozny 2014, whose
+  tagger is otherwise the same. Collobert et al. use vectors for capitalisation (`d_capitals`) and, for parts of
+  speech, vectors for suffixes.
 - Marks of a sentence's start and end separate the sentence from PADDING, as in the other taggers.
 - The model has dropout.
 
@@ -35,7 +36,7 @@ class WindowTagger(Encoder):
 
     Args:
         vocab_size, words, unknown, filters, folds_case, d_capitals: see WordInput.
-        window: number of words that a state sees, the paper's d_win; an odd number.
+        window: number of words in a window, the paper's d_win; must be odd.
         d_model: the paper's number of hidden units.
         dropout: rate on the convolution's input and on its output.
     """

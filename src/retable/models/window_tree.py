@@ -1,12 +1,12 @@
 """A language model that joins the last N tokens of a line in one layer, or in a tree of layers.
 
-Each layer concatenates `join` neighbouring states and applies a linear map and tanh, until one state is left. With
-join = N there is one layer, and the model is the same as `fixed_window` without direct connections (Bengio et al. 2003,
-section 2; their tokens are words). With join = 2, the state of the last position is computed by the same tree as in a
-stack of dilated convolutions (van den Oord et al. 2016, arXiv 1609.03499, figure 3).
+Each layer concatenates `join` neighbouring states and applies a linear map and tanh, until one state is left. With join
+= N there is one layer, and the model is the same as models/fixed_window.py without direct connections (Bengio et al.
+2003, section 2, where tokens are words). With join = 2, the state of the last position is computed by the same tree as
+in a stack of dilated convolutions (van den Oord et al. 2016, arXiv 1609.03499, figure 3).
 
-The context does not cross lines: tokens before the last line end are replaced by line ends. Optional batch
-normalisation (Ioffe and Szegedy 2015) precedes each tanh and replaces the layer's bias.
+A context contains only the current line: all tokens before the last line end are replaced by line ends. Batch
+normalisation (Ioffe and Szegedy 2015) is optional; it precedes each tanh and replaces the layer's bias.
 
 B batch, T time, N context, J join, P positions of a layer, E embedding, D d_model.
 """
@@ -23,14 +23,16 @@ from retable.nn.dropout import Dropout
 
 
 class WindowTree(LeftToRight):
-    """A left-to-right model whose hidden states see the last `context` tokens of the line.
+    """A left-to-right model; a state depends on the last `context` tokens of its line.
 
     Args:
         boundary: the id of the line end.
         join: number of neighbouring states that each layer concatenates; `context` must be a power of `join`.
         hidden_std, hidden_bias_std, head_std, head_bias_std: standard deviations of the initial weights, which are
-            normally distributed; for embeddings, the standard deviation is 1. hidden_std=None means 1 / √inputs.
-        momentum: weight of a batch in the running averages of batch normalisation, or None for no batch normalisation.
+            normally distributed; for embeddings, the standard deviation is 1. hidden_std=None means 1 / √n for a layer
+            with n inputs.
+        momentum: weight of a batch in the running averages of batch normalisation; None switches batch normalisation
+            off.
         by_position: whether batch normalisation has separate statistics for each position of a layer.
         dropout: rate on embeddings and hidden layers.
     """
@@ -80,9 +82,9 @@ class WindowTree(LeftToRight):
             nn.init.normal_(parameter, std=std)
 
     def forward(self, input_ids: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Return the hidden states (B, T, D) of the ids (B, T) that follow `state`, and the next state.
+        """Return the hidden states (B, T, D) of ids (B, T) read after `state`, and the state after the last id.
 
-        The state contains the last N − 1 ids, (1, B, N − 1), which begin the next window.
+        The state contains the last N − 1 ids, (1, B, N − 1), with which the next window begins.
         """
         before = input_ids.new_full((len(input_ids), self.context - 1), self.boundary) if state is None else state[0]
         ids = torch.cat([before, input_ids], dim=1)
@@ -93,6 +95,6 @@ class WindowTree(LeftToRight):
         return hidden.flatten(2), ids[None, :, input_ids.shape[1] :]
 
     def _within_lines(self, windows: Tensor) -> Tensor:
-        """In windows of ids (B, T, N), replace all ids before a window's last line end by line ends."""
+        """Replace all ids before the last line end of each window by line ends, for windows of ids (B, T, N)."""
         ends = (windows == self.boundary).flip(2).cumsum(2).flip(2)
         return windows.masked_fill(ends > 0, self.boundary)

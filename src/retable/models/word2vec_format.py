@@ -1,7 +1,7 @@
 """Word vectors in the text and binary formats of word2vec.c, which most tools read.
 
-Files in both formats begin with a line `<words> <dimensions>`. In the text format, a line `<word> <value> …` per word
-follows. In the binary format, each word is followed by a space, its values as little-endian float32, and a line feed.
+Files in both formats begin with a line `<words> <dimensions>`. In the text format, each word has a line `<word> <value>
+…`. In the binary format, each word is followed by a space, the word's values as little-endian float32, and a line feed.
 """
 
 import codecs
@@ -19,22 +19,22 @@ from retable.core.errors import UsageError, require_file
 def write_word2vec(path: str | PathLike[str], words: Sequence[str], vectors: np.ndarray) -> None:
     """Write words and float32 `vectors` (n, d): in binary format if `path` ends in .bin, otherwise as UTF-8 text.
 
-    Both formats store float32 values exactly.
+    The binary and the text format store float32 values exactly.
 
-    Raises: UsageError: a word is empty, has ASCII white space, or occurs twice; the shape of `vectors` does not fit
-        `words`.
+    Raises: UsageError: a word is empty, has ASCII white space, or occurs twice; or `vectors` does not have one row per
+        word.
     """
     vectors = np.asarray(vectors, dtype="<f4")
     if vectors.ndim != 2 or len(vectors) != len(words):
-        raise UsageError(f"{len(words)} words need vectors of shape ({len(words)}, d), not {vectors.shape}")
+        raise UsageError(f"{len(words)} words need vectors of shape ({len(words)}, d), but got {vectors.shape}")
     for word in words:
-        if word.encode().split() != [word.encode()]:  # no-break and ideographic spaces do not separate fields
+        if word.encode().split() != [word.encode()]:  # no-break and ideographic spaces are allowed in words
             raise UsageError(f"the word {word!r} is empty or has white space, which the format does not allow")
     if len(set(words)) < len(words):
         raise UsageError(f"the word {_repeated(words)!r} occurs twice; give each word one vector")
     n_words, dimensions = vectors.shape
     binary = is_binary(path)
-    values = " ".join(["%.9g"] * dimensions)  # nine digits identify every float32
+    values = " ".join(["%.9g"] * dimensions)  # nine digits are enough to restore any float32 exactly
     with open(path, "wb") as file:
         file.write(f"{n_words} {dimensions}\n".encode())
         for word, vector in zip(words, vectors, strict=True):
@@ -106,7 +106,7 @@ def _read_binary_row(file: BinaryIO, dimensions: int) -> tuple[str, np.ndarray]:
         if not letter:
             raise ValueError("the file ends before this word")
         letters += letter
-    word = letters.decode().lstrip("\n")  # a line feed ends the previous vector
+    word = letters.decode().lstrip("\n")  # removes the line feed after the previous vector
     values = file.read(4 * dimensions)
     if len(values) < 4 * dimensions:
         raise ValueError(f"the file ends within the vector of {word!r}")

@@ -2,7 +2,7 @@
 
 Vaswani et al. 2017, section 3.2.
 
-B batch, T time of the queries, S time of the keys, D d_model, H heads, K head size.
+B batch, T queries per sequence, S keys per sequence, D d_model, H heads, K head size.
 """
 
 import torch
@@ -17,7 +17,7 @@ class Attention(nn.Module):
 
     Args:
         d_head: width of a head; by default D / H.
-        scale: factor of the scores; by default 1 / √K. T5 uses 1.
+        scale: factor of the scores; by default 1 / √K. T5 uses the scale 1.
     """
 
     def __init__(
@@ -41,13 +41,13 @@ class Attention(nn.Module):
     def forward(
         self, hidden: Tensor, memory: Tensor | None = None, mask: Tensor | None = None, rotation: Tensor | None = None
     ) -> Tensor:
-        """Attend from states (B, T, D) to themselves or to `memory` (B, S, D), and return states (B, T, D).
+        """Return states (B, T, D) after attention from `hidden` (B, T, D) to itself or to `memory` (B, S, D).
 
         Args:
             mask: broadcasts to (B, H, T, S). The mask is True where a position may attend, or contains numbers to add
                 to the scores.
-            rotation: (2, S, K / 2), see `rotate`. A rotation is allowed only without `memory`, or if `memory` begins
-                with the states of `hidden`.
+            rotation: (2, S, K / 2), see `rotate`. With `memory`, a rotation is allowed only if `memory` begins with the
+                states `hidden`.
         """
         keys, values = self.keys_and_values(hidden if memory is None else memory)
         if rotation is not None:
@@ -68,9 +68,9 @@ class Attention(nn.Module):
         mask: Tensor | None = None,
         rotation: Tensor | None = None,
     ) -> Tensor:
-        """Attend from states (B, T, D) to results of `keys_and_values`, and return states (B, T, D).
+        """Return states (B, T, D) after attention from `hidden` (B, T, D) to `keys` and `values`.
 
-        `rotation` applies only to the queries.
+        `keys` and `values` come from `keys_and_values`. Only the queries are rotated by `rotation`.
         """
         dropout = self.dropout if self.training else 0.0
         queries = self._heads(self.query(hidden))
@@ -84,7 +84,7 @@ class Attention(nn.Module):
 
 
 def padding_mask(lengths: Tensor, length: int) -> Tensor:
-    """Return a mask (B, 1, 1, length) that is True on the first `lengths` (B,) tokens, and False on padding.
+    """Return a mask (B, 1, 1, length): True on the first `lengths` (B,) tokens of each row, False on padding.
 
     Args:
         length: number of tokens per row, padding included.
@@ -95,7 +95,7 @@ def padding_mask(lengths: Tensor, length: int) -> Tensor:
 def padding_mask_if_any(lengths: Tensor, length: int) -> Tensor | None:
     """Return the result of `padding_mask` for lengths (B,), or None if no row is padded.
 
-    Attention without a mask saves more time than this check costs.
+    Attention without a mask saves more time than this check takes.
 
     Args:
         length: number of tokens per row, padding included.

@@ -12,12 +12,14 @@ EPSILON = 1e-5
 
 
 class BatchNorm(nn.Module):
-    """A layer that subtracts a batch's mean, divides by its standard deviation, and scales and shifts each feature.
+    """A layer that normalises each feature to mean 0 and variance 1 over the batch, then scales and shifts it.
 
-    In evaluation the statistics are running averages, in which each new batch has the weight `momentum`. Variances are
-    unbiased in training and in evaluation; in the paper they are unbiased only in evaluation (section 3.1).
+    In evaluation, mean and variance are running averages of the batches' values, where each new batch has the weight
+    `momentum`. Variances are unbiased estimates in training and evaluation; in the paper, only in evaluation (section
+    3.1).
 
-    positions: number of positions with separate statistics, for input (…, P, D); 1 for statistics over all positions.
+    positions: number of positions with separate statistics, for input (…, P, D); with 1, all positions share the
+    statistics.
     """
 
     def __init__(self, features: PositiveInt, momentum: Rate, positions: PositiveInt = 1):

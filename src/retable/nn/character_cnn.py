@@ -17,14 +17,14 @@ import torch
 from torch import Tensor, nn
 
 N_SYMBOLS = 262
-LENGTH = 50  # maximum number of symbols per word, including the marks of begin and end
+LENGTH = 50  # maximum number of symbols per word, including begin and end marks
 BEGIN_OF_WORD, END_OF_WORD, PADDING = 259, 260, 261  # byte b has symbol b + 1
 
 
 def spell(words: Iterable[str], padding: int) -> Tensor:
-    """Encode words as symbols (W, L): two marks around the first 48 bytes, then padding.
+    """Encode words as symbols (W, L): begin mark, at most 48 bytes, end mark, then padding.
 
-    L is the longest word's number of symbols plus `padding`.
+    L is the number of symbols of the longest word, plus `padding`.
 
     Args:
         padding: number of padding symbols after the longest word.
@@ -39,13 +39,13 @@ def spell(words: Iterable[str], padding: int) -> Tensor:
 class CharacterCNN(nn.Module):
     """A network that maps the symbols of words to vectors.
 
-    `filters` lists (width, features) pairs; F is the sum of the features. Vectors have `d_projection` dimensions, or F
-    dimensions if `d_projection` is None.
+    `filters` lists pairs: the width of a filter, and its number of features. F is the total number of features. Vectors
+    have `d_projection` dimensions, or F dimensions if `d_projection` is None.
 
     Args:
         d_character: width of a symbol's vector.
         n_highway: number of highway layers.
-        d_projection: width of the vectors after a projection; by default F, without a projection.
+        d_projection: width of the vectors after a linear projection; None means no projection.
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class CharacterCNN(nn.Module):
         self.projection = nn.Identity() if d_projection is None else nn.Linear(n_features, d_projection)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Return vectors (W, d_output) of symbols (W, L); L is at least the width of the widest filter."""
+        """Return vectors (W, d_output) of symbols (W, L), where L must be at least the width of the widest filter."""
         characters = self.characters(ids).mT  # (W, C, L)
         maxima = [convolve(characters).max(dim=2).values for convolve in self.filters]
-        hidden = torch.tanh(torch.cat(maxima, dim=1))  # (W, F); the tanh of a maximum is the maximum of the tanh
+        hidden = torch.tanh(torch.cat(maxima, dim=1))  # (W, F); tanh keeps order: the same as max of tanh
         for layer in self.highway:
             hidden = layer(hidden)
         return self.projection(hidden)
@@ -72,7 +72,7 @@ class CharacterCNN(nn.Module):
 class Highway(nn.Module):
     """The layer t ⊙ relu(W_H y + b_H) + (1 − t) ⊙ y, with the gate t = σ(W_T y + b_T).
 
-    The gate's bias is initialised to −2, so that the gate is nearly closed at first.
+    The gate's bias is initialised to −2, so that initially the layer changes its input y little.
     """
 
     def __init__(self, d_model: int):
@@ -83,4 +83,4 @@ class Highway(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         transformed, gate = self.transform(inputs).relu(), self.gate(inputs).sigmoid()
-        return inputs.to(gate.dtype).lerp(transformed, gate)  # autocast gives a bf16 gate for fp32 inputs
+        return inputs.to(gate.dtype).lerp(transformed, gate)  # under autocast the gate is bf16

@@ -19,16 +19,16 @@ from retable.nn.bidirectional_lstm import mirrored, taken
 
 Scheme = Literal["IOB1", "IOB2", "IOBES"]
 
-FORBIDDEN = -1e4  # score of a forbidden step: exp(−1e4) is 0, and −1e4 causes no NaN for unreachable tags, unlike −∞
-LEAST = -300.0  # lowest score in sums over all sequences; a forbidden step then has a weight of 1e-130
+FORBIDDEN = -1e4  # score of a forbidden transition: exp(−1e4) is 0, and unlike −∞ it causes no NaN for unreachable tags
+LEAST = -300.0  # lowest score in sums over all sequences; the weight of a forbidden transition is then 1e-130
 
 
 class CRF(nn.Module):
-    """A CRF over tags; with its initial scores of 0, it is an independent softmax at each position.
+    """A CRF over tags. Initial transition scores are 0, which means a separate softmax at each position.
 
     allowed: a mask (K + 1, K + 1) from `allowed_transitions`, which is True where the column's tag may follow the row's
-    tag. The last row marks the tags that may begin a sequence. The last column marks the tags that may end a sequence.
-    None allows all transitions.
+    tag. The last row is True for tags that may begin a sequence, the last column for tags that may end one. If
+    `allowed` is None, all transitions are allowed.
     """
 
     _penalty: Tensor
@@ -54,7 +54,7 @@ class CRF(nn.Module):
         return self._score(emissions, tags, lengths) - self.log_partition(emissions, lengths)
 
     def log_partition(self, emissions: Tensor, lengths: Tensor) -> Tensor:
-        """Compute log Σ exp(score) over all tag sequences of a row's length, (B,), for emissions (B, T, K).
+        """Compute log Σ exp(score), (B,), over all tag sequences as long as the row, for emissions (B, T, K).
 
         Args:
             lengths: number of words per row, (B,).
@@ -64,7 +64,7 @@ class CRF(nn.Module):
 
     @torch.no_grad()
     def best(self, emissions: Tensor, lengths: Tensor) -> Tensor:
-        """Find the tags (B, T) with the highest score by the Viterbi algorithm. Padding gets the tag 0.
+        """Find the tag sequences (B, T) with the highest scores, by the Viterbi algorithm. Padding gets the tag 0.
 
         Args:
             emissions: scores of the K tags at each word, (B, T, K).
@@ -74,7 +74,7 @@ class CRF(nn.Module):
         emissions = emissions.float()
         T, stay = emissions.shape[1], torch.arange(len(start), device=emissions.device)
         delta = start + emissions[:, 0]  # (B, K): for each last tag, the highest score of the tags so far
-        before = []  # for each t from 1 on, the best tag at t − 1 before each tag at t; on padding, the same tag
+        before = []  # for each t from 1 on: for each tag at t, the best tag at t − 1; on padding, the tag itself
         for t in range(1, T):
             inside = t < lengths[:, None]
             highest, tag = (delta[:, :, None] + transition).max(dim=1)
@@ -89,7 +89,7 @@ class CRF(nn.Module):
         return tags.masked_fill(torch.arange(T, device=tags.device) >= lengths[:, None], 0)
 
     def _score(self, emissions: Tensor, tags: Tensor, lengths: Tensor) -> Tensor:
-        """Compute the scores (B,) of the rows of `tags` (B, T)."""
+        """Compute the scores (B,) of the tag sequences `tags` (B, T)."""
         start, transition, end = self._scores()
         inside = torch.arange(tags.shape[1], device=tags.device) < lengths[:, None]
         emitted = emissions.float().gather(2, tags[:, :, None])[:, :, 0] * inside
@@ -105,10 +105,11 @@ class CRF(nn.Module):
 class _LogPartition(torch.autograd.Function):
     """The forward-backward algorithm (Rabiner 1989, section III) for the log-partition and its gradient.
 
-    The gradient consists of probabilities that the algorithm computes. Autograd through the forward algorithm keeps (B,
-    K, K) numbers per step, and takes 2.3 to 3.8 times as long (benchmarks/tagging.md). Here one loop computes both
-    recursions: the backward recursion is the forward recursion on mirrored rows. States are scaled to a sum of 1 at
-    every step, in fp64, where the square of exp(LEAST) is not 0. So no sum is 0, even if every sequence is forbidden.
+    The gradient consists of probabilities that the algorithm computes. Automatic differentiation of the forward
+    algorithm would store (B, K, K) numbers per step, and take 2.3 to 3.8 times as long (benchmarks/tagging.md). Here
+    one loop computes both recursions: the backward recursion is the forward recursion on mirrored rows. States are
+    scaled to a sum of 1 at every step, in fp64, where the square of exp(LEAST) is not 0. Therefore no sum is 0, even if
+    all tag sequences are forbidden.
     """
 
     @staticmethod
@@ -119,9 +120,9 @@ class _LogPartition(torch.autograd.Function):
         mirror = mirrored(lengths, T)
         largest = emissions.double().amax(dim=2, keepdim=True)
         emitted = (emissions - largest).exp()  # (B, T, K)
-        state = torch.stack([first, final])[:, None].expand(2, len(emissions), -1)  # of rows and mirrored rows
+        state = torch.stack([first, final])[:, None].expand(2, len(emissions), -1)  # for rows and for mirrored rows
         moves = torch.stack([move, move.T])
-        sums, before, after = [], [], []  # sums of states; states before and after a position's emission
+        sums, before, after = [], [], []  # per position: sum of the states; states before and after the emission
         for emits in torch.stack([emitted, taken(emitted, mirror)]).unbind(2):
             sums.append(state.sum(dim=2, keepdim=True))
             before.append(state / sums[-1])
@@ -130,7 +131,7 @@ class _LogPartition(torch.autograd.Function):
         scale = torch.stack(sums, dim=2)[0]  # (B, T, 1)
         (forth, back), (forth_after, back_after) = torch.stack(before, dim=2), torch.stack(after, dim=2)  # (B, T, K)
         back, back_after = taken(back, mirror), taken(back_after, mirror)
-        meet = (forth * back_after).sum(dim=2, keepdim=True) / inside[:, :, None]  # infinite on padding
+        meet = (forth * back_after).sum(dim=2, keepdim=True) / inside[:, :, None]  # +∞ on padding
         ctx.save_for_backward(
             forth_after * back / meet,  # the probability of each tag, (B, T, K)
             # The next three tensors are factors of the probability of two neighbouring tags, (B, T − 1, K, K).
@@ -157,8 +158,8 @@ class _LogPartition(torch.autograd.Function):
 def allowed_transitions(tags: Sequence[str], scheme: Scheme) -> Tensor:
     """Return a bool matrix (K + 1, K + 1): whether `scheme` allows the column's tag after the row's tag.
 
-    The last row is the start of a sequence, and the last column is the end of a sequence. Start and end are treated as
-    O.
+    The last row is the start of a sequence, and the last column is the end of a sequence. The start and the end are
+    treated like the tag O.
 
     Raises: UsageError: the scheme is unknown, or a tag does not belong to it.
     """
@@ -167,7 +168,9 @@ def allowed_transitions(tags: Sequence[str], scheme: Scheme) -> Tensor:
     letters = "OBIES" if scheme == "IOBES" else "OBI"
     for tag in tags:
         if not (tag == "O" or (tag[:1] in tuple(letters[1:]) and tag[1:2] in ("", "-"))):
-            raise UsageError(f"{tag!r} is not a tag of scheme={scheme}; write O, or one of {letters[1:]} with a type")
+            raise UsageError(
+                f"{tag!r} is not a tag of scheme={scheme}; use O, or one of the letters {letters[1:]} with a type"
+            )
     ends = [*tags, "O"]
     return torch.tensor([[_may_follow(before, tag, scheme) for tag in ends] for before in ends])
 
@@ -176,7 +179,7 @@ def _may_follow(before: str, tag: str, scheme: Scheme) -> bool:
     last, _, last_kind = before.partition("-")
     letter, _, kind = tag.partition("-")
     same = last_kind == kind
-    if scheme == "IOB1":  # B only separates neighbouring chunks of the same type
+    if scheme == "IOB1":  # the letter B only separates neighbouring chunks of one type
         return letter != "B" or (last in ("B", "I") and same)
     if scheme == "IOB2":
         return letter != "I" or (last in ("B", "I") and same)

@@ -10,11 +10,11 @@ from torch import Tensor
 from retable.nn import fused
 from retable.nn.product import Times, pays, product, times
 
-LOGITS = 1 << 22  # logits computed at a time on a CPU (16 MB); smaller numbers are slower, larger numbers not faster
+LOGITS = 1 << 22  # logits computed at a time on a CPU (16 MB); fewer are slower, and more are not faster
 LOGITS_ON_GPU = 1 << 26  # logits computed at a time on a GPU
-SLOPES_ON_GPU = 1 << 27  # logit gradients at a time on a GPU; larger numbers save additions to the table's gradient
-ALIGNED = 64  # on a GPU, the vocabulary is padded to a multiple of this: unaligned products take three times as long
-SLOPES = 1 << 25  # logit gradients per product on a CPU (64 MB); used if their type is narrower than the weights'
+SLOPES_ON_GPU = 1 << 27  # logit gradients at a time on a GPU; more at a time need fewer additions to weight gradients
+ALIGNED = 64  # on a GPU, the vocabulary size is padded to a multiple of 64: other sizes take three times as long
+SLOPES = 1 << 25  # gradients of logits per product on a CPU (64 MB), if their data type is narrower than the weights'
 
 
 def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:
@@ -23,9 +23,9 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, la
     Args:
         hidden (N, D), weight (V, D), bias (V,), labels (N,).
 
-    The gradient is computed together with the loss, for a few rows of logits at a time. So memory holds V·D numbers
-    instead of N·V numbers, and each logit is computed only once. The loss can be differentiated only once. Under
-    autocast, products are in the autocast type; sums and exponentials are in fp32.
+    The gradient is computed together with the loss, for a few rows of logits at a time. Memory is therefore needed for
+    V·D numbers instead of N·V numbers, and each logit is computed only once. The loss can be differentiated only once.
+    Under autocast, matrix products are in the data type of autocast; sums and exponentials are in fp32.
     """
     kind = hidden.device.type
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
@@ -46,9 +46,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
             size = _chunk_size(hidden, len(weight))
             to_logits = times(table, hidden[:size])
             to_hidden = times(table.mT, hidden.new_empty(min(size, len(hidden)), len(weight))) if learns else None
-            # After a product in a narrow type, V·D numbers are converted to the weights' type and added up. For a few
-            # rows, this conversion and addition take longer than the product, so the gradients (slopes) of many chunks
-            # are collected for one product.
+            # After a matrix product in a narrow data type, its V·D results are converted to the weights' type and added
+            # up. For a product of a few rows, converting and adding take longer than the product itself. Therefore the
+            # gradients (slopes) of many chunks are collected for one product.
             room = max(SLOPES // len(weight), size) if narrow else size
             for span in _slices(0, len(hidden), room):
                 waiting = hidden.new_empty(span.stop - span.start, len(weight)) if narrow else None
@@ -60,7 +60,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
                     if to_hidden is None:
                         continue
                     # The divisions by the softmax's denominator and by the number of tokens are applied to the small
-                    # factors of the products, not to N·V numbers.
+                    # factors of matrix products instead of to N·V numbers.
                     share = 1 / (total * len(labels))
                     if d_bias is not None:
                         fused.add_column_sums_(d_bias, slope, share[:, 0])
@@ -87,7 +87,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx, d_loss: Tensor) -> tuple[Tensor | None, ...]:
         gradients = ctx.saved_tensors
-        if d_loss != 1:  # d_loss is 1 if the loss has no other terms
+        if d_loss != 1:  # `d_loss` is 1 if the loss has no other terms
             gradients = [None if gradient is None else gradient.mul_(d_loss) for gradient in gradients]
         return *gradients, None, None
 
@@ -98,8 +98,8 @@ def _slopes(
     """Compute the sum of the cross-entropies of a few rows, in nats, and the gradients of this sum.
 
     Returns: the sum, the gradients with respect to the logits (n, V), and the softmax's denominators (n, 1). The
-        gradients are multiplied by the denominators, and computed only if `learns`. The gradients are also written to
-        `out` (n, V), in the type of `out`.
+        gradients are computed only if `learns` is true, and are multiplied by the denominators. The gradients are also
+        written to `out` (n, V), in the data type of `out`.
     """
     if out is not None and fused.serves(out.device, out.dtype):
         to_logits(hidden, out=out)
@@ -118,7 +118,7 @@ def _slopes(
 
 
 class _LinearCrossEntropyOnGPU(torch.autograd.Function):
-    """The same function as `_LinearCrossEntropy` for a GPU, with few passes over the logits and no synchronisation."""
+    """`_LinearCrossEntropy` for a GPU, with few passes over the logits and without waiting for the GPU."""
 
     @staticmethod
     def forward(ctx, hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, learns: bool) -> Tensor:
@@ -189,7 +189,7 @@ def _with_bias(logits: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def row_chunks(hidden: Tensor, vocab_size: int) -> list[slice]:
-    """Split the rows of `hidden` (N, D) into slices, so that each has a bounded number of logits."""
+    """Split the rows of `hidden` (N, D) into slices, each with a bounded number of logits."""
     return _slices(0, len(hidden), _chunk_size(hidden, vocab_size))
 
 

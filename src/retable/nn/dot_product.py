@@ -1,6 +1,6 @@
-"""Scaled dot-product attention (Vaswani et al. 2017, section 3.2.1) by the fastest method.
+"""Scaled dot-product attention (Vaswani et al. 2017, section 3.2.1) by the faster of two methods.
 
-B batch, T time of the queries, S time of the keys, H heads, K head size.
+B batch, T queries per sequence, S keys per sequence, H heads, K head size.
 """
 
 import torch
@@ -27,13 +27,14 @@ def dot_product_attention(
     Args:
         queries: (B, H, T, K); keys, values: (B, H, S, K).
         mask: broadcasts to (B, H, T, S). The mask is True where a query may attend, or contains numbers to add to the
-            scores. Every query must see at least one key.
-        causal: whether the n-th query sees only the first n keys.
+            scores. Every query must be allowed to attend to at least one key.
+        causal: whether the n-th query attends only to the first n keys.
         scale: factor of the scores; by default 1 / √K.
 
-    The kernel of PyTorch does not store scores and is faster in fp32. In bf16 on a CPU, this kernel takes three to five
-    times as long as separate products. For a single query, as in decoding, the kernel takes twice as long
-    (benchmarks/language_models.md). With dropout or a learnt term in the scores, torch has no CPU kernel.
+    PyTorch's kernel for attention does not store scores, and is the faster method in fp32. In bf16 on a CPU, the kernel
+    takes three to five times as long as separate matrix products. For a single query, as in decoding, the kernel takes
+    twice as long (benchmarks/language_models.md). For attention with dropout or with a trained term in the scores,
+    PyTorch has no CPU kernel.
     """
     T, S = queries.shape[2], keys.shape[2]
     learnt = mask is not None and mask.requires_grad and scale == 1

@@ -3,7 +3,7 @@
 PyTorch draws random numbers one after the other. Drawing numbers for the attention weights of 16 × 8 heads × 128 × 128
 takes 17 ms, a third of a step of a GPT with 6 layers of width 256 and dropout 0.1 (benchmarks/language_models.md). Here
 torch draws only one seed per tensor; the random number of an element is a hash of the seed and the element's index. So
-all random numbers can be computed at once. These numbers are not stored, but computed again for the gradient.
+all random numbers can be computed in parallel. The random numbers are not stored, but computed again for the gradient.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ class Dropout(nn.Dropout):
 def drop(x: Tensor, rate: float, training: bool = True) -> Tensor:
     """Set each element of x to 0 with probability `rate`, independently, and divide all other elements by 1 − rate.
 
-    Returns: a tensor of the shape of x; x itself if not `training` or if the rate is 0.
+    Returns: a tensor of the shape of x, or x itself if `training` is false or the rate is 0.
     """
     if not training or rate == 0:
         return x
@@ -55,13 +55,13 @@ def _dropped(x: Tensor, seed: int, dropped: int, scale: float) -> Tensor:
 
 
 def _numbers(n: int, seed: int) -> np.ndarray:
-    """Compute the same random 32-bit numbers (n,) as fused.c."""
+    """Compute n random 32-bit numbers, the same as in fused.c."""
     places = np.arange(n, dtype=np.uint32)
     return _mixed(_mixed(places ^ np.uint32(seed & 0xFFFFFFFF)) + np.uint32(seed >> 32))
 
 
 def _mixed(x: np.ndarray) -> np.ndarray:
-    """Mix 32 bits so that each bit affects half of the other bits (Wellons, "Prospecting for hash functions")."""
+    """Hash 32-bit numbers: each input bit affects half of the output (Wellons, "Prospecting for hash functions")."""
     x = (x ^ x >> 16) * np.uint32(0x7FEB352D)
     x = (x ^ x >> 15) * np.uint32(0x846CA68B)
     return x ^ x >> 16

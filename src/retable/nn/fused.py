@@ -1,8 +1,8 @@
-"""Element-wise operations on a CPU, mostly in bf16, in one pass over memory: bindings of fused.c.
+"""Python bindings of fused.c: element-wise operations on a CPU, mostly in bf16, in one pass over memory.
 
 The file fused.c is compiled when the package is installed, if there is a C compiler. Without a compiled file,
-`COMPILED` is None, `serves` returns False, and torch's own operations are used, whose results differ by rounding. On a
-GPU, and in fp32 except for dropout, torch's operations are always used.
+`COMPILED` is None, `serves` returns False, and torch's own operations are used; their results differ by rounding. On a
+GPU, torch's operations are always used. In fp32, torch's operations are used for everything but dropout.
 """
 
 import ctypes
@@ -48,10 +48,10 @@ def serves(device: torch.device, dtype: torch.dtype) -> bool:
 
 
 def cross_entropy_(logits: Tensor, bias: Tensor | None, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute −log softmax(logits + bias)[label], in nats, and the softmax's denominators, fp32 (N,) each.
+    """Return −log softmax(logits + bias)[label], in nats, and the softmax's denominators, (N,) each in fp32.
 
-    bias (V,) is in fp32; labels are (N,). The logits, bf16 (N, V), are overwritten with the losses' gradients times the
-    denominators.
+    bias (V,) is in fp32; labels are (N,). The logits, bf16 (N, V), are overwritten: the new values are the gradients of
+    the losses, multiplied by the denominators.
     """
     assert COMPILED is not None and logits.is_contiguous()
     bias, labels = None if bias is None else bias.float().contiguous(), labels.contiguous()
@@ -73,7 +73,7 @@ def add_column_sums_(sums: Tensor, rows: Tensor, shares: Tensor) -> None:
 
 
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
-    """Compute `torch.nn.functional.gelu`: exactly, or its tanh approximation if approximate="tanh"."""
+    """Compute `torch.nn.functional.gelu` with the same options: exact, or approximate="tanh"."""
     return _GELU.apply(x, approximate == "tanh") if serves(x.device, x.dtype) else F.gelu(x, approximate=approximate)
 
 
@@ -101,8 +101,8 @@ class _GELU(torch.autograd.Function):
 class AttentionWeights(torch.autograd.Function):
     """The function softmax(scores · scale + bias) over the last dimension: bf16 (B, H, T, S).
 
-    The scores are dense, in bf16, with S at most MOST, and are overwritten. The bias broadcasts to the scores, or is
-    None.
+    The scores must be contiguous and in bf16, with S of at most MOST, and are overwritten by the result. The bias must
+    broadcast to the scores, or be None.
     """
 
     @staticmethod
@@ -133,7 +133,7 @@ class AttentionWeights(torch.autograd.Function):
 
 
 class RMSNorm(nn.RMSNorm):
-    """torch's RMSNorm, with a fused operation for fp32 inputs under autocast to bf16 on a CPU."""
+    """torch's RMSNorm, but with a fused operation for fp32 inputs under bf16 autocast on a CPU."""
 
     def forward(self, input: Tensor) -> Tensor:
         narrow = torch.is_autocast_enabled("cpu") and serves(input.device, torch.get_autocast_dtype("cpu"))
@@ -167,10 +167,10 @@ class _RMSNorm(torch.autograd.Function):
 def lstm_step_(gates: Tensor, recurrent: Tensor, bias: Tensor, before: Tensor, cell: Tensor, hidden: Tensor) -> None:
     """Compute one LSTM step of B rows, and write `cell` and `hidden` (B, H).
 
-    `gates` (B, 4H) are the products of inputs and weights, in the order input, forget, cell, output. `recurrent` (B,
-    4H) and `bias` (4H,) are added to these products. Then `gates` is overwritten with the values of the gates. `before`
-    (B, H) are the previous cells. The bias and all cells are fp32, and the other tensors are bf16. All tensors are
-    dense.
+    `gates` (B, 4H) contains the products of inputs and weights, in the order input, forget, cell, output. `recurrent`
+    (B, 4H) and `bias` (4H,) are added to these products, and `gates` is overwritten with the values of the gates.
+    `before` (B, H) contains the previous cell states. The bias and all cell states are in fp32, and the other tensors
+    in bf16. All tensors must be contiguous.
     """
     assert COMPILED is not None
     tensors = (gates, recurrent, bias, before, cell, hidden)
@@ -180,11 +180,11 @@ def lstm_step_(gates: Tensor, recurrent: Tensor, bias: Tensor, before: Tensor, c
 def lstm_step_slopes_(
     gates: Tensor, before: Tensor, cell: Tensor, above: Tensor, later: Tensor, d_cell: Tensor
 ) -> None:
-    """Overwrite `gates`, a result of `lstm_step_`, with the loss's gradients with respect to the pre-activations.
+    """Overwrite `gates`, a result of `lstm_step_`, with the gradients with respect to the pre-activations.
 
-    The gradients with respect to the hidden states are the sum of `above` and `later`, bf16 (B, H). `d_cell`, fp32 (B,
-    H), has the gradients with respect to the cells, and is overwritten with the gradients with respect to the previous
-    cells.
+    The gradients with respect to the hidden states are given as the sum of `above` and `later`, bf16 (B, H). `d_cell`,
+    fp32 (B, H), contains the gradients with respect to the cell states, and is overwritten with the gradients with
+    respect to the previous cell states.
     """
     assert COMPILED is not None
     tensors = (gates, before, cell, above, later, d_cell)
@@ -194,7 +194,7 @@ def lstm_step_slopes_(
 def dropout(x: Tensor, seed: int, dropped: int, scale: float) -> Tensor:
     """Return x times `scale`, but 0 for each element whose random 32-bit number is below `dropped`.
 
-    x is dense, in bf16 or fp32.
+    x must be contiguous, in bf16 or fp32.
     """
     assert COMPILED is not None and x.is_contiguous() and x.dtype in (torch.bfloat16, torch.float32)
     y = torch.empty_like(x)

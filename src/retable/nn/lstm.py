@@ -1,9 +1,9 @@
 """LSTM layers (Hochreiter and Schmidhuber 1997, with forget gates) that are fast in bf16 on a CPU.
 
-One matrix product serves the inputs of all steps, and another product serves the gradients of their weights. Each step
-then needs only a product of a few rows with the recurrent weights, whose layout is prepared once, and one pass over the
-gates. The backward pass of PyTorch, by oneDNN, takes 50 ms for 35 steps of 20 rows with 650 units. The backward pass
-here takes 15 ms (benchmarks/language_models.md).
+One matrix product transforms the inputs of all steps, and another computes the gradient of the input weights. Each step
+needs only a product of a few rows with the recurrent weights, and one pass over the gates. The layout of the recurrent
+weights is prepared once. PyTorch's backward pass, by oneDNN, takes 50 ms for 35 steps of 20 rows with 650 units. The
+backward pass here takes 15 ms (benchmarks/language_models.md).
 
 T time, B batch, I input, H hidden.
 """
@@ -17,15 +17,15 @@ from retable.nn import fused
 from retable.nn.dropout import drop
 from retable.nn.product import prepacked
 
-NARROW = 256  # below this width torch's LSTM is as fast: function calls then take most of a step's time
+NARROW = 256  # lowest number of units for the fast method; with fewer, torch's LSTM is as fast
 
 
 class LSTM(nn.LSTM):
-    """torch's LSTM with the same parameters and, except for rounding, the same results.
+    """An LSTM with the parameters of torch's LSTM and, except for rounding, the same results.
 
     The fast method is used under autocast to bf16 on a CPU, if the input has more than one step. The layers must have
     one direction, at least NARROW units, biases, and no projection. In all other cases torch's method is used. The fast
-    method returns cells in fp32 and hidden states in bf16.
+    method returns cell states in fp32 and hidden states in bf16.
     """
 
     def forward(self, input: Any, hx: tuple[Tensor, Tensor] | None = None) -> Any:
@@ -51,9 +51,9 @@ class LSTM(nn.LSTM):
 
 
 class _Layer(torch.autograd.Function):
-    """One LSTM layer, from inputs (T, B, I), initial states (B, H) and weights to states (T, B, H) and final cells.
+    """One LSTM layer: maps inputs (T, B, I), initial states and weights to states (T, B, H) and final cell states.
 
-    The weights are (4H, I) and (4H, H), the biases (4H,), the initial and final cells (B, H).
+    The weights are (4H, I) and (4H, H), the biases (4H,), the initial states and the final cell states (B, H).
     """
 
     @staticmethod

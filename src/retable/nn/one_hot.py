@@ -1,8 +1,8 @@
 """One-hot input: a word as a vector that is 1 at the word's id and 0 elsewhere.
 
-The product of a layer's weights with a one-hot vector is a column of these weights. So the layer that reads one-hot
-input acts as an embedding table. With a learnt embedding before this layer, a word's contribution would be a column of
-the product of two matrices. One-hot input takes V numbers of memory per token.
+The product of a weight matrix with a one-hot vector is a column of the matrix. So a layer that reads one-hot input acts
+as an embedding table. If an embedding preceded the layer, a word's contribution would be a column of the product of two
+matrices. One-hot input needs memory for V numbers per token.
 
 B batch, T time, V vocabulary.
 
@@ -21,5 +21,5 @@ class OneHot(nn.Module):
         self.vocab_size = vocab_size
 
     def forward(self, input_ids: Tensor) -> Tensor:
-        """Map ids (B, T) to (B, T, V): 1 at the id, 0 elsewhere."""
+        """Map ids (B, T) to one-hot vectors (B, T, V): 1 at the id, 0 elsewhere."""
         return F.one_hot(input_ids, self.vocab_size).float()

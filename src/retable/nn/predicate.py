@@ -15,7 +15,7 @@ class PredicateIndicator(nn.Module):
         self.embedding = nn.Embedding(2, d_predicate)
 
     def forward(self, predicates: Tensor, length: int) -> Tensor:
-        """Map the positions (B,) of the predicates to vectors (B, T, P), where T is `length`."""
+        """Map each sentence's predicate position, (B,), to vectors (B, T, P); T is `length`."""
         marks = torch.arange(length, device=predicates.device) == predicates[:, None]
         vectors: Tensor = self.embedding(marks.long())
         return vectors

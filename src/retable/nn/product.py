@@ -1,8 +1,8 @@
 """Matrix products in fp32 by oneDNN, for CPUs on which MKL, torch's default, is slow.
 
 Two cores of AMD's Zen 5 reach 190 GFLOP/s with MKL and 430 GFLOP/s with oneDNN (2,048 × 256 by 256 × 1,024;
-benchmarks/ratios.md). The library oneDNN copies the second matrix into its own layout. The time for this copy pays off
-from a few hundred rows on.
+benchmarks/ratios.md). The library oneDNN copies the second matrix into its own layout. The time for this copy is worth
+it if the first matrix has at least a few hundred rows.
 
 N rows, I inputs, O outputs.
 """
@@ -16,17 +16,17 @@ import torch
 from torch import Tensor, nn
 from torch.compiler import is_compiling
 
-ROWS = 256  # lowest number of rows for which oneDNN is faster, including the time for its layout and call
+ROWS = 256  # lowest number of rows for which oneDNN is faster, including the time for the copy and the call
 PRODUCTS = 1 << 26  # lowest number of multiplications for which oneDNN is faster
 
-Times: TypeAlias = Callable[..., Tensor]  # arguments: rows and, optionally, a tensor `out` for the result
+Times: TypeAlias = Callable[..., Tensor]  # called with rows and, optionally, a tensor `out` for the result
 
 
 def prepacked(weight: Tensor, n_rows: int) -> Times:
-    """Return a function that multiplies about `n_rows` rows (N, I) with weightᵀ, for weight (O, I).
+    """Return a function that multiplies rows (N, I) with weightᵀ, for weight (O, I) and N near `n_rows`.
 
-    The weight is copied into oneDNN's layout once. The function is for bf16 or fp32 on a CPU with oneDNN, and has no
-    gradients.
+    The weight is copied into oneDNN's layout once. The function works in bf16 or fp32 on a CPU with oneDNN, and does
+    not support gradients.
     """
     kept = torch.ops.mkldnn._reorder_linear_weight(weight, n_rows)
 
@@ -38,7 +38,7 @@ def prepacked(weight: Tensor, n_rows: int) -> Times:
 
 
 def times(weight: Tensor, rows: Tensor) -> Times:
-    """Return the faster function, oneDNN's or torch's, to multiply as many rows as `rows` with weightᵀ.
+    """Return the faster function (oneDNN's or torch's) for products with weightᵀ of as many rows as `rows`.
 
     The result for rows (N, I) and weight (O, I) is (N, O).
     """
@@ -50,12 +50,12 @@ def _plain(weight: Tensor, rows: Tensor, out: Tensor | None = None) -> Tensor:
 
 
 def product(rows: Tensor, weight: Tensor) -> Tensor:
-    """Multiply rows (N, I) with weightᵀ by the faster method, for weight (O, I): (N, O)."""
+    """Compute rows · weightᵀ (N, O) with oneDNN or torch, whichever is faster, for rows (N, I) and weight (O, I)."""
     return times(weight, rows)(rows)
 
 
 def pays(rows: Tensor, weight: Tensor) -> bool:
-    """Return whether no gradient is needed and oneDNN is faster for rows (N, I) times weightᵀ."""
+    """Check that no gradient is needed and that oneDNN is faster for rows (N, I) times weightᵀ."""
     if is_compiling() or (torch.is_grad_enabled() and (rows.requires_grad or weight.requires_grad)):
         return False
     large = len(rows) >= ROWS and len(rows) * weight.numel() >= PRODUCTS
@@ -69,10 +69,10 @@ def _amd() -> bool:
 
 
 class Linear(nn.Linear):
-    """torch's linear layer, with the faster method for its products and their gradients."""
+    """torch's linear layer, but with products and their gradients by oneDNN where oneDNN is faster."""
 
     def forward(self, input: Tensor) -> Tensor:
-        whole = type(self.weight) is nn.Parameter  # False if this process has only a shard of the weight
+        whole = type(self.weight) is nn.Parameter  # a process that has only a shard of the weight has no nn.Parameter
         rows = input.reshape(-1, input.shape[-1])
         with torch.no_grad():
             faster = whole and not torch.is_autocast_enabled(input.device.type) and pays(rows, self.weight)

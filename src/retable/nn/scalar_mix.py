@@ -12,15 +12,15 @@ from torch import Tensor, nn
 
 
 class ScalarMix(nn.Module):
-    """A learnt mixture of K layers. Initially, the weights s are equal, and γ is 1."""
+    """A trained mixture of K layers. Initially, the weights s are equal, and γ is 1."""
 
     def __init__(self, n_layers: int):
         super().__init__()
-        self.weights = nn.Parameter(torch.zeros(n_layers))  # before the softmax
+        self.weights = nn.Parameter(torch.zeros(n_layers))  # softmax inputs; the weights s are the result
         self.gamma = nn.Parameter(torch.ones(()))
 
     def forward(self, layers: Sequence[Tensor], lengths: Tensor) -> Tensor:
-        """Mix K layers (B, T, D), padded after each row's length, to (B, T, D), zero on padding."""
+        """Mix K layers (B, T, D) into one (B, T, D); the result is zero after each row's length."""
         inside = torch.arange(layers[0].shape[1], device=lengths.device) < lengths[:, None]
         mixed = sum(share * layer for share, layer in zip(self.weights.softmax(dim=0), layers, strict=True))
         return (self.gamma * mixed).masked_fill(~inside[:, :, None], 0.0)

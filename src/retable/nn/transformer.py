@@ -14,15 +14,15 @@ from retable.nn import fused
 from retable.nn.dot_product import dot_product_attention
 from retable.nn.dropout import Dropout
 
-ROOM = 64  # positions by which a cache's memory grows
+ROOM = 64  # number of positions by which a cache's memory grows
 
 
 class Cache:
     """The keys and values of the S positions that a layer has read: `tensor` (2, B, H, S, K).
 
-    `extended` and `select` return new caches. The old cache can still be used, except after `select` with `last`. The
-    first extended cache reuses the old cache's memory, which has spare room. So decoding copies the memory only every
-    ROOM tokens. A cache is for decoding: gradients pass through at most one decoding step.
+    The methods `extended` and `select` return new caches. The old cache remains usable, except after `select` with
+    `last`. The first call of `extended` uses the spare room in the old cache's memory, so decoding copies the memory
+    only once per ROOM tokens. Gradients pass through at most one decoding step.
     """
 
     def __init__(self, memory: Tensor, length: int):
@@ -31,12 +31,12 @@ class Cache:
 
     @classmethod
     def empty(cls, keys: Tensor) -> "Cache":
-        """Create a cache without positions, for keys of the same type and sizes B, H and K as `keys` (B, H, T, K)."""
+        """Create a cache of 0 positions, for keys with the data type and sizes B, H and K of `keys` (B, H, T, K)."""
         B, H, _, K = keys.shape
         return cls(keys.new_empty(2, B, H, 0, K), 0)
 
     def extended(self, keys: Tensor, values: Tensor) -> "Cache":
-        """Return a cache with T more positions, whose keys and values are (B, H, T, K)."""
+        """Return a cache with T more positions, given their keys and values, (B, H, T, K) each."""
         length = self.length + keys.shape[2]
         memory, self._memory = self._memory, None
         if memory is None or memory.shape[3] < length:
@@ -49,9 +49,9 @@ class Cache:
     def select(self, rows: Tensor, last: int | None = None) -> "Cache":
         """Return a cache of the rows with the indices `rows` (R,), in the order of these indices.
 
-        With `last`, a row may differ from the row that it replaces only in the last `last` positions. Only the last
-        positions are copied, within the memory of this cache. Afterwards this cache and all caches that it was made
-        from cannot be used.
+        If `last` is given, the row with index rows[i] must equal row i at all but the last `last` positions. Only these
+        last positions are copied, within the memory of this cache. After the call, this cache and all caches from which
+        it was made are unusable.
         """
         memory = self._memory
         if last is None or memory is None:
@@ -64,23 +64,23 @@ class Cache:
         return Cache(memory, self.length)
 
     def _room(self, n_rows: int, length: int) -> Tensor:
-        """Allocate memory for more than `length` positions, in few sizes so that freed memory is used again."""
+        """Allocate memory for more than `length` positions, in multiples of ROOM so that freed memory is used again."""
         _, _, H, _, K = self.tensor.shape
         return self.tensor.new_empty(2, n_rows, H, (length // ROOM + 1) * ROOM, K)
 
 
-Past: TypeAlias = Cache | tuple[()] | None  # () before the first position; None if no cache is kept
+Past: TypeAlias = Cache | tuple[()] | None  # () before the first position; None if no cache is used
 
 
 def angles(length: int, width: int) -> Tensor:
-    """Compute the angle t · 10000^(−2i / width) for each position t and each i: (length, width / 2)."""
+    """Compute the angles t · 10000^(−2i / width) for positions t and i = 0, 1, …: (length, width / 2)."""
     if width % 2:
-        raise ValueError(f"a width of {width} does not divide into pairs of sinusoids; it must be even")
+        raise ValueError(f"a width of {width} is odd, but must be even: sinusoids are in pairs")
     return torch.outer(torch.arange(length), 10000 ** -(torch.arange(0, width, 2) / width))
 
 
 def sinusoids(length: int, width: int) -> Tensor:
-    """Compute alternating sines and cosines of `angles`, (length, width), to add to embeddings.
+    """Compute position embeddings (length, width): alternating sines and cosines of `angles`.
 
     Vaswani et al. 2017, section 3.5.
     """
@@ -89,16 +89,16 @@ def sinusoids(length: int, width: int) -> Tensor:
 
 
 def rotations(length: int, width: int) -> Tensor:
-    """Compute the cosines and sines of `angles`, (2, length, width / 2), for `rotate`."""
+    """Compute the cosines and sines of `angles` for `rotate`: (2, length, width / 2)."""
     angle = angles(length, width)
     return torch.stack([angle.cos(), angle.sin()])
 
 
 def rotate(heads: Tensor, rotation: Tensor) -> Tensor:
-    """Rotate each pair of neighbouring components of heads (B, H, T, K) by its position's angle, in fp32.
+    """Rotate pairs of neighbouring components of heads (B, H, T, K) by angles of their position, in fp32.
 
-    `rotation` (2, T, K / 2) contains the angles' cosines and sines. The product of two rotated vectors depends on
-    positions only by their distance (Su et al. 2021, section 3.2).
+    `rotation` (2, T, K / 2) contains the angles' cosines and sines. The product of two rotated vectors depends on the
+    distance of their positions, not on the positions (Su et al. 2021, section 3.2).
     """
     cos, sin = rotation
     x, y = heads.float().unflatten(3, (-1, 2)).unbind(4)
@@ -120,7 +120,7 @@ def swiglu(x: Tensor) -> Tensor:
 
 
 class Swish(nn.Module):
-    """The function x σ(βx) with a learnt β, which is initialised to 1 (the SiLU).
+    """The function x σ(βx) with a trained β. Initially β is 1, which gives the SiLU.
 
     Ramachandran, Zoph and Le 2017, arXiv 1710.05941.
     """
@@ -135,12 +135,12 @@ class Swish(nn.Module):
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor] | type[nn.Module]] = {
     **{"relu": F.relu, "gelu": gelu, "silu": F.silu, "swiglu": swiglu},
-    "swish": Swish,  # a class, since each layer has its own β
+    "swish": Swish,  # a class, because each layer has a separate β
 }
 
 
 class CausalSelfAttention(nn.Module):
-    """Scaled dot-product attention in which a position sees itself and earlier positions.
+    """Scaled dot-product attention from each position to itself and earlier positions.
 
     Args:
         dropout: rate on attention weights.
@@ -159,12 +159,11 @@ class CausalSelfAttention(nn.Module):
     def forward(
         self, hidden: Tensor, past: Past = None, rotation: Tensor | None = None, mask: Tensor | None = None
     ) -> tuple[Tensor, Past]:
-        """Transform states (B, T, D), and return them with the cache `past` extended by these positions.
+        """Return the transformed states (B, T, D), and the cache `past` extended by these positions.
 
         Args:
             rotation: (2, T, K / 2), for `rotate`.
-            mask: (B, 1, T, S + T), True where a position may attend. This mask replaces the causal mask, which is the
-                default.
+            mask: (B, 1, T, S + T), True where a position may attend to another; by default the causal mask.
         """
         B, T, D = hidden.shape
         q, k, v = self.query_key_value(hidden).view(B, T, 3, self.n_heads, -1).permute(2, 0, 3, 1, 4)  # (B, H, T, K)
@@ -186,10 +185,11 @@ class Block(nn.Module):
 
     `norm="pre"` normalises the input of a layer (Radford et al. 2019, section 2.3), and "post" normalises the residual
     sum (Vaswani et al. 2017, section 3.1). The feed-forward layer is four times as wide as the model. A gated
-    feed-forward layer has two thirds of that width, for an equal number of parameters (Shazeer 2020, section 3).
+    feed-forward layer has two thirds of the width of a layer without gates, so that both have the same number of
+    parameters (Shazeer 2020, section 3).
 
     Args:
-        dropout: rate on the result of each layer and on attention weights.
+        dropout: rate on the output of each layer and on attention weights.
         bias: whether linear layers and norms have a bias.
     """
 
@@ -218,7 +218,7 @@ class Block(nn.Module):
     def forward(
         self, hidden: Tensor, past: Past = None, rotation: Tensor | None = None, mask: Tensor | None = None
     ) -> tuple[Tensor, Past]:
-        """Transform states (B, T, D); `past`, `rotation` and `mask` are passed to the attention."""
+        """Return transformed states (B, T, D) and the extended cache; the arguments are those of the attention."""
         if self.norm == "pre":
             mixed, past = self.attention(self.attention_norm(hidden), past, rotation, mask)
             hidden = hidden + self.dropout(mixed)

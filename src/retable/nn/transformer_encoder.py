@@ -1,4 +1,4 @@
-"""The block of a Transformer encoder, in which every position sees every other position.
+"""The block of a Transformer encoder, in which every position attends to all positions.
 
 Vaswani et al. 2017, section 3.1, with BERT's GELU.
 
@@ -13,7 +13,7 @@ from retable.nn import fused
 from retable.nn.attention import Attention
 from retable.nn.dropout import Dropout
 
-NORM_EPS = 1e-12  # as in BERT's code
+NORM_EPS = 1e-12  # the value in BERT's code
 
 
 class EncoderBlock(nn.Module):
@@ -25,7 +25,7 @@ class EncoderBlock(nn.Module):
     (Radford et al. 2019, section 2.3). The GELU is exact, not approximated (Hendrycks and Gimpel 2016, section 2).
 
     Args:
-        dropout: rate on the result of each layer and on attention weights.
+        dropout: rate on the output of each layer and on attention weights.
     """
 
     def __init__(self, d_model: int, n_heads: int, dropout: float, norm: Literal["post", "pre"] = "post"):
@@ -41,10 +41,10 @@ class EncoderBlock(nn.Module):
     def forward(
         self, hidden: Tensor, mask: Tensor | None = None, rotation: Tensor | None = None, first: int | None = None
     ) -> Tensor:
-        """Transform states (B, T, D), or only the states of the `first` positions, which attend to all positions.
+        """Transform all states (B, T, D), or only the first `first` states; in both cases they attend to all states.
 
-        `mask` broadcasts to (B, H, T, T) and is True where a position may attend; `rotation` is passed to the
-        attention.
+        `mask` broadcasts to (B, H, T, T) and is True where a position may attend to another; `rotation` is passed to
+        the attention.
         """
         if self.norm == "pre":
             normed = self.attention_norm(hidden)

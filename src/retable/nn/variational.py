@@ -22,7 +22,7 @@ class LockedDropout(nn.Module):
         self.rate = rate
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Drop components of states (B, T, D), and scale all other components up."""
+        """Set the dropped components of states (B, T, D) to 0, and scale the other components up."""
         if not self.training or not self.rate:
             return hidden
         B, _, D = hidden.shape
@@ -30,8 +30,8 @@ class LockedDropout(nn.Module):
 
 
 class Cell(NamedTuple):
-    mode: str  # the cell's name in nn.RNNBase
-    run: Callable[..., tuple[Tensor, ...]]  # the function that torch.nn's class calls; it accepts any weights
+    mode: str  # name of the cell in nn.RNNBase
+    run: Callable[..., tuple[Tensor, ...]]  # torch's function for this cell; accepts any weights
     parts: int  # number of tensors in the cell's state
 
 
@@ -45,10 +45,10 @@ CELLS = {
 class WeightDropped(nn.RNNBase):
     """One recurrent layer with dropout on the hidden-to-hidden matrix. Each batch has a new mask.
 
-    The mask drops entries (DropConnect: Merity, Keskar and Socher 2018, section 2) or, with `units`, columns. Dropping
-    a column hides one unit of h_{t−1} from all gates at all time steps. Dropping columns is Gal and Ghahramani's
-    recurrent dropout, except that all rows of a batch share the mask, so that fused kernels can run it. The layer's
-    parameter is the matrix without dropout.
+    The mask drops single entries of the matrix (DropConnect: Merity, Keskar and Socher 2018, section 2) or, if `units`
+    is true, columns. A dropped column hides one unit of h_{t−1} from all gates at all time steps. Dropping columns is
+    Gal and Ghahramani's recurrent dropout, except that all rows of a batch share the mask, so that fused kernels can be
+    used. The layer's trained parameter is the matrix without dropout.
 
     Args:
         cell: kind of recurrent layer, a key of CELLS.
@@ -61,9 +61,9 @@ class WeightDropped(nn.RNNBase):
         self.cell, self.rate, self.units = CELLS[cell], rate, units
 
     def forward(self, inputs: Tensor, state: tuple[Tensor, ...] | None = None) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Return the states (B, T, d_hidden) of inputs (B, T, d_input) that follow `state`, and the next state.
+        """Return the states (B, T, d_hidden) of inputs (B, T, d_input) read after `state`, and the state after them.
 
-        The state is a tuple of h (1, B, d_hidden) and, for the LSTM, also c.
+        The state is a tuple: h (1, B, d_hidden) and, for the LSTM, c of the same shape.
         """
         weights: list[Tensor] = list(self.all_weights[0])
         recurrent = weights[1]

@@ -17,22 +17,23 @@ from retable.nn.character_cnn import PADDING, CharacterCNN, spell
 
 
 class WordInput(nn.Module):
-    """A layer that maps word ids to E + C + F dimensions; `words` (W) are the spellings, in the order of ids.
+    """A layer that maps word ids to vectors of E + C + F dimensions; `words` (W) lists spellings in the order of ids.
 
-    The first `vocab_size` words have vectors. The other words, too rare or too new to learn a vector, have the vector
-    of `unknown` and differ only by their characters. With `folds_case`, words that differ only in case share the vector
-    of the first such word.
+    The first `vocab_size` words have separate word vectors. All other words are too rare or too new to train a vector:
+    they share the vector of the id `unknown`, and differ only by their characters. With `folds_case`, words that differ
+    only in case share the vector of the first such word.
 
     Args:
         d_embedding: width E of the vectors of words.
         d_character: width of the vector of a symbol.
-        filters: (width, features) pairs; F is the sum of the features. Without filters, characters are not read.
-        d_capitals: width of a vector for the capitals of a word (see `capitals`); 0 for no such vector.
+        filters: pairs of a filter's width and its number of features; F is the total number of features. Without
+            filters, characters are not read.
+        d_capitals: width C of the vector for the capitals of a word (see `capitals`); 0 for no such vector.
     """
 
     _spelling: Tensor
-    _rows: Tensor  # (W,): the table row of each word's vector
-    _capitals: Tensor  # (W,)
+    _rows: Tensor  # (W,): index of each word's row in the embedding table
+    _capitals: Tensor  # (W,): index of the vector for each word's capitals
 
     def __init__(
         self,
@@ -64,8 +65,8 @@ class WordInput(nn.Module):
     def forward(self, input_ids: Tensor) -> Tensor:
         """Map ids (…) to vectors (…, E + C + F).
 
-        Each distinct word is convolved once. Spellings are cut after the longest word and one window of padding, which
-        gives the same maximum as more padding.
+        The convolution runs once per distinct word. Spellings are cut after the longest word and one window of padding,
+        because more padding does not change any maximum.
         """
         parts = [self.embedding(self._rows[input_ids])]
         if self.capitals is not None:

@@ -52,7 +52,7 @@ class AdaptiveSoftmax(CausalLM, CountsWords, PartlyRead):
             raise UsageError("an adaptive softmax cannot share the embedding's weights; write objective.tie=false")
         if not cutoffs or cutoffs != sorted({*cutoffs}) or not 0 < cutoffs[0] <= cutoffs[-1] < vocab_size:
             raise UsageError(
-                f"cutoffs={cutoffs} must be ascending ids above 0 and below the vocabulary's {vocab_size}; "
+                f"cutoffs={cutoffs} must be ascending ids above 0 and below the vocabulary size {vocab_size}; "
                 f"write for example objective.cutoffs=[{vocab_size // 5},{vocab_size // 2}]"
             )
         if model.d_model < division ** len(cutoffs):
@@ -66,7 +66,7 @@ class AdaptiveSoftmax(CausalLM, CountsWords, PartlyRead):
         self.count(np.ones(vocab_size))
 
     def count(self, counts: ArrayLike) -> None:
-        """Set the words' counts (V,).
+        """Set the number of occurrences of each word, (V,).
 
         Raises: UsageError: the words of a later cluster are more frequent on average than the words of an earlier
             cluster.
@@ -75,13 +75,13 @@ class AdaptiveSoftmax(CausalLM, CountsWords, PartlyRead):
         means = [part.mean() for part in parts]
         if means != sorted(means, reverse=True):
             raise UsageError(
-                "the words of later clusters are not rarer; an adaptive softmax needs ids sorted by falling frequency, "
-                "as with tokenizer=word"
+                "the words of a later cluster are not rarer than the words of an earlier cluster; an adaptive softmax "
+                "needs ids sorted by falling frequency, as with tokenizer=word"
             )
         self._shares = [part.sum() / np.sum(counts) for part in parts[1:]]
 
     def unread_weights(self) -> float:
-        """Return the mean number, per token of the text, of weights in clusters that do not contain the token."""
+        """Return how many weights are in clusters that do not contain a token, on average over the text's tokens."""
         sizes = [sum(layer.weight.numel() for layer in tail) for tail in self.head.tail]
         return float(sum((1 - share) * size for share, size in zip(self._shares, sizes, strict=True)))
 

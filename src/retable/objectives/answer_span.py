@@ -19,15 +19,15 @@ from retable.nn.dropout import Dropout
 from retable.objectives.base import Objective
 from retable.objectives.states import require_token_states, states_of
 
-Batch = QuestionBatch | PassageBatch  # a reader takes a QuestionBatch, and an encoder a PassageBatch
+Batch = QuestionBatch | PassageBatch  # a reader reads a QuestionBatch, and an encoder reads a PassageBatch
 
 
 class AnswerSpan(Objective):
-    """A model with two softmaxes over the places of a context: the start and the end of the answer.
+    """A model with two softmaxes over the positions in a context: one for the answer's start and one for its end.
 
     A reader computes two states per context token, one for the start and one for the end. An encoder reads the question
     and the context as one sequence, and the softmaxes are over words. The softmax for the start uses the state of a
-    word's first token, and the softmax for the end the state of its last token.
+    word's first token, and the softmax for the end uses the state of the word's last token.
     """
 
     def __init__(self, model: Model, dropout: float):
@@ -64,12 +64,12 @@ class AnswerSpan(Objective):
         return loss, {"loss": loss.detach()}, None
 
     def predict(self, batch: Batch) -> Tensor:
-        """Return the places (B, 2) of the first and the last token of each answer, or of its first and last word."""
+        """Return the first and the last position of each answer, (B, 2): tokens for a reader, words for an encoder."""
         return torch.stack(best_spans(*self(batch)), dim=1)
 
 
 class AnswerByRule(Objective):
-    """An objective that returns a rule's answers. It has no parameters and no loss."""
+    """An objective that returns the answers of a rule; it has no parameters and no loss."""
 
     model: SpanRule
 

@@ -2,7 +2,7 @@
 
 Lee et al. 2017, "End-to-end Neural Coreference Resolution", arXiv 1707.07045, sections 3 and 6.
 
-Shapes: N spans, K antecedents, M mentions.
+Shapes: N spans, K possible antecedents per span, M mentions.
 """
 
 from typing import Any
@@ -39,7 +39,7 @@ class Antecedents(Objective):
     def predict(self, batch: CoreferenceBatch) -> list[Clusters]:
         """Return the predicted clusters of each document: each span joins the cluster of its best antecedent."""
         spans, documents, antecedents = (part.tolist() for part in self.best(batch))
-        n_words = batch.documents.bincount(batch.lengths - 2)  # the lengths include two end marks per sentence
+        n_words = batch.documents.bincount(batch.lengths - 2)  # `batch.lengths` includes two end marks per sentence
         starts = [0, *n_words.long().cumsum(0).tolist()]
         by_document: list[Clusters] = [[] for _ in n_words]
         clusters: dict[int, list[tuple[int, int]]] = {}  # the cluster of each span
@@ -55,7 +55,7 @@ class Antecedents(Objective):
     def best(self, batch: CoreferenceBatch) -> tuple[Tensor, Tensor, Tensor]:
         """Return the spans (N, 2), the index of each span's document (N,), and the index of its best antecedent (N,).
 
-        The index of the antecedent is −1 for a span without an antecedent.
+        A span without an antecedent has the antecedent index −1.
         """
         spans, documents, antecedents, scores = self(batch)
         none = antecedents.new_full((len(antecedents), 1), -1)
@@ -64,9 +64,9 @@ class Antecedents(Objective):
 
 
 def _mention(span: list[int], start: int) -> tuple[int, int]:
-    """Convert a span from (first, last) in the batch's words to (start, stop) in its document's words.
+    """Convert the word indices (first, last) of a span in the batch to (first, stop) in the span's document.
 
-    start: the place of the document's first word in the batch.
+    start: the index in the batch of the document's first word.
     """
     return span[0] - start, span[1] + 1 - start
 
@@ -86,9 +86,9 @@ def clusters_of(spans: Tensor, batch: CoreferenceBatch) -> Tensor:
 
 
 def marginal_likelihood(scores: Tensor, antecedents: Tensor, clusters: Tensor) -> Tensor:
-    """Compute for each span log Σ_y P(y) (N,), in nats, where the sum is over the span's right antecedents y.
+    """Compute for each span log Σ_y P(y) (N,), in nats, where the sum is over the span's correct antecedents y.
 
-    The right antecedents of a span are the earlier spans in its cluster, or ε if its cluster has no earlier span.
+    The correct antecedents of a span are the earlier spans in its cluster, or ε if its cluster has no earlier span.
     """
     exist = scores[:, 1:] > -torch.inf  # (N, K)
     right = exist & (clusters[antecedents] == clusters[:, None]) & (clusters[:, None] > 0)

@@ -37,13 +37,13 @@ class Likelihood(Objective):
     def log_prob(self, input_ids: Tensor, labels: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """Return the log-probabilities of `labels`, fp32 (B, T) in nats, and the next state.
 
-        `labels` (B, T) are the tokens that follow `input_ids` (B, T).
+        `labels` (B, T) contains the token that follows each of `input_ids` (B, T).
         """
         raise NotImplementedError
 
 
 class LanguageModelling(Likelihood):
-    """A left-to-right likelihood that also computes the distribution of the next token."""
+    """An objective for left-to-right models that also computes next-token distributions."""
 
     model: LeftToRight
 
@@ -62,14 +62,14 @@ class LanguageModelling(Likelihood):
 
 
 class TwoWayLikelihood(Likelihood):
-    """An objective that computes likelihoods in both directions; the model's directions share no hidden states."""
+    """An objective that computes likelihoods in both directions; the model's two directions share no hidden states."""
 
     model: BothDirections
 
     def log_prob(
         self, input_ids: Tensor, labels: Tensor, state: Any = None, backward: bool = False
     ) -> tuple[Tensor, Any]:
-        """Compute `Likelihood.log_prob`; with `backward`, tokens are passed in reverse order, the last token first."""
+        """Compute `Likelihood.log_prob`; if `backward` is True, callers pass the tokens in reverse order."""
         raise NotImplementedError
 
 
@@ -77,15 +77,15 @@ class CountsWords(Objective):
     """An objective that needs to know, before training, how often each word occurs in the text."""
 
     def count(self, counts: ArrayLike) -> None:
-        """Set the words' counts (V,)."""
+        """Set the number of occurrences of each word, (V,)."""
         raise NotImplementedError
 
 
 class PartlyRead(Objective):
-    """An objective that uses, for each training token, only a part of its weight matrices."""
+    """An objective with weight matrices of which only a part is used for each training token."""
 
     def unread_weights(self) -> float:
-        """Return the mean number of weights in the objective's matrices that are not used for a training token."""
+        """Return how many weights of the objective's matrices are not used for a training token, on average."""
         raise NotImplementedError
 
 
@@ -98,10 +98,10 @@ class VectorLearning(Objective):
 
 
 class Writing(Objective):
-    """An objective with a model that reads one sequence and writes another, token by token."""
+    """An objective whose model reads one sequence and writes another sequence token by token."""
 
     model: EncoderDecoder
-    start_id: ClassVar[int | None] = None  # the decoder's first input; if None, it is the end mark
+    start_id: ClassVar[int | None] = None  # id of the decoder's first input; None stands for the end mark
 
     def scores(self, hidden: Tensor) -> Tensor:
         """Return the next token's logits, fp32 (B, V), for the model's hidden states (B, D)."""
@@ -119,7 +119,7 @@ class SelfUpdating(nn.Module):
 def embedding_of(model: Model) -> nn.Embedding:
     """Return the model's table of input word vectors, whose weights a softmax can share.
 
-    Raises: UsageError: the model has no such table.
+    Raises: UsageError: the model has no table of input word vectors.
     """
     if (embedding := model.input_embedding) is None:
         raise UsageError(
@@ -131,7 +131,7 @@ def embedding_of(model: Model) -> nn.Embedding:
 def tie_softmax(head: nn.Linear, model: Model) -> None:
     """Make the softmax layer `head` share the weights of the model's input embedding.
 
-    Raises: UsageError: the model has no embedding, or the embedding's shape differs from the softmax's.
+    Raises: UsageError: the model has no embedding, or the embedding's shape differs from the softmax layer's shape.
 
     Press and Wolf 2017; Inan et al. 2017.
     """

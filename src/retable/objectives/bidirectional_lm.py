@@ -1,8 +1,8 @@
 """ELMo's objective: predict each token from the tokens before it and, separately, from the tokens after it.
 
-Peters et al. 2018, section 3.1. Both directions share one softmax layer. Each direction reads its own stream of tokens
-and predicts the next token in its order; the backward direction starts at the text's end. Both directions carry their
-state from window to window, as in the authors' code (bilm-tf).
+Peters et al. 2018, section 3.1. Both directions share one softmax layer. Each direction reads a separate stream of
+tokens and predicts the next token of this stream; the backward stream starts at the text's end. Both directions carry
+their state from window to window, as in the authors' code (bilm-tf).
 
 Shapes: B batch, T time, D d_model, V vocabulary.
 """
@@ -20,7 +20,7 @@ from retable.objectives.base import TwoWayLikelihood
 
 
 class BidirectionalLM(TwoWayLikelihood):
-    """Two language models that share the input and the softmax layer; the loss is the mean of their losses.
+    """Two language models with a shared input layer and softmax layer; the loss is the mean of the two models' losses.
 
     Raises: UsageError: the model does not read in both directions.
     """

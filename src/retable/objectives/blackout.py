@@ -12,10 +12,10 @@ from retable.objectives.noise import NoiseLM
 
 
 class BlackOut(NoiseLM):
-    """The loss −log p̃(label) − Σ log(1 − p̃(word)) over the noise.
+    """The loss −log p̃(label) − Σ log(1 − p̃(word)), with the sum over the noise words.
 
-    p̃ is the softmax over the label and the noise words; each word is weighted with 1 / (the probability that it is
-    noise). The noise distribution is ∝ count^`power`: the unigram distribution for power 1, and the uniform
+    p̃ is the softmax over the label and the noise words; the weight of a word is 1 / (the probability that the word is
+    drawn as noise). The noise distribution is ∝ count^`power`: the unigram distribution for power 1, and the uniform
     distribution for power 0. A noise word that equals the label is left out of the sum.
     """
 

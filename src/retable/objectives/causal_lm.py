@@ -17,7 +17,7 @@ from retable.objectives.base import LanguageModelling, tie_softmax
 
 
 class CausalLM(LanguageModelling):
-    """A left-to-right model with a softmax over the vocabulary and its cross-entropy.
+    """A left-to-right model with a softmax over the vocabulary and the cross-entropy loss.
 
     Args:
         tie: share the softmax's weights with the input embedding (Press and Wolf 2017; Inan et al. 2017).
@@ -72,7 +72,7 @@ class CausalLM(LanguageModelling):
         if self.projection_penalty:
             loss = loss + self.projection_penalty * self.projection.weight.norm()
         if (penalty := self.model.penalty) is not None:
-            loss, self.model.penalty = loss + penalty, None  # reset, because a tensor with a graph cannot be copied
+            loss, self.model.penalty = loss + penalty, None  # penalty is reset: tensors with a graph cannot be copied
         return loss
 
     def log_prob(self, input_ids: Tensor, labels: Tensor, state: Any = None) -> tuple[Tensor, Any]:

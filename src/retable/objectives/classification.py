@@ -24,24 +24,25 @@ class Classification(Objective):
     """A model, a summary of its states in one vector per example, and a linear layer over the labels.
 
     The summary depends on the model. BERT, which has a method `pool`, uses the state of [CLS] (Devlin et al. 2019,
-    section 3.2). Other encoders use the maximum over time. A left-to-right model uses the state of the last position,
-    the only position that has read the whole sequence (Radford et al. 2018, section 3.2). A model such as a bag of
-    words already computes one vector per sequence. The setting `pooling` selects a different summary.
+    section 3.2). Other encoders use the maximum of the states over time. A left-to-right model uses the state of the
+    last position, the only position that has read the whole sequence (Radford et al. 2018, section 3.2). A model such
+    as a bag of words already computes one vector per sequence. The setting `pooling` selects a different summary.
 
     BERT and left-to-right models read a pair as one sequence. Left-to-right models can read a pair in both orders; the
-    two summaries are then added (Radford et al. 2018, section 3.3). Other models read the two sequences separately, or
-    with attention to each other if they have a method `read_pair`. For these models, the label is predicted from [u, v,
-    |u − v|, u ⊙ v], where u and v are the summaries of the two sequences (Conneau et al. 2017, section 3.1).
+    two summaries are then added (Radford et al. 2018, section 3.3). Other models read the two sequences separately; a
+    model with a method `read_pair` reads each sequence with attention to the other sequence. For models that read two
+    separate sequences, the label is predicted from [u, v, |u − v|, u ⊙ v], where u and v are the summaries of the two
+    sequences (Conneau et al. 2017, section 3.1).
 
     Args:
         auxiliary: for left-to-right models, the weight of the language-model loss on the examples; GPT uses 0.5
-            (Radford et al. 2018, section 3.2). As in the authors' code, the loss is averaged over an example's tokens,
-            then over examples, and the softmax uses the weights of the input embedding.
+            (Radford et al. 2018, section 3.2). As in the authors' code, the language-model loss is averaged over an
+            example's tokens, then over examples, and the softmax uses the weights of the input embedding.
         pairs: whether an example is a pair.
         d_hidden: width of a tanh layer before the linear layer; with None, there is no tanh layer.
         pooling: "max" or "mean" of the states over time (Conneau et al. 2017); for encoders also "token", the state of
             the mark before the sentence, or "last", the last state of each direction of an LSTM. With None, the model's
-            default is used, as described above.
+            default summary is used, as described above.
     """
 
     def __init__(
@@ -134,7 +135,7 @@ class Classification(Objective):
         return hidden
 
     def _next_token(self, hidden: Tensor, input_ids: Any, lengths: Any) -> Tensor:
-        """Compute the mean over examples of the mean of −log p(token), in nats, over all tokens except the first."""
+        """Average −log p(token), in nats, over an example's tokens except the first token, and then over examples."""
         n_predicted = lengths - 1
         predicts = torch.arange(hidden.shape[1] - 1, device=hidden.device) < n_predicted[:, None]  # (B, T − 1)
         labels = input_ids[:, 1:][predicts]
@@ -166,7 +167,7 @@ def require_summary(model: type[Model], pairs: bool) -> None:
     if not issubclass(model, Encoder | LeftToRight | SequenceEncoder):
         raise UsageError(f"{model.__name__} is not a sentence encoder; take recipe=encoders/bilstm or bert/bert")
     if issubclass(model, PairEncoder) and not pairs:
-        raise UsageError(f"{model.__name__} reads pairs of sentences; take recipe=encoders/bilstm")
+        raise UsageError(f"{model.__name__} reads only sentence pairs; take recipe=encoders/bilstm")
 
 
 def _require_pooling(model: Model, pooling: str | None) -> None:
@@ -179,8 +180,8 @@ def _require_pooling(model: Model, pooling: str | None) -> None:
     if isinstance(model, LeftToRight):
         if pooling not in ("max", "mean"):
             raise UsageError(
-                f"{name} reads in one direction, but pooling={pooling} needs both; write pooling=max or mean, or leave "
-                "it out for the last position"
+                f"{name} reads in one direction, but pooling={pooling} needs both directions; write pooling=max or "
+                "mean, or remove pooling to use the last position"
             )
     elif not isinstance(model, Encoder):
         raise UsageError(f"{name} computes one vector per sequence, so pooling={pooling} has no effect; remove it")
@@ -198,6 +199,6 @@ def _require_softmax(model: Model, auxiliary: float) -> None:
         )
     if embedding is None or embedding.embedding_dim != model.d_model:
         raise UsageError(
-            f"{name} does not have a word embedding of its states' width {model.d_model}, which auxiliary={auxiliary} "
-            "uses as softmax; write auxiliary=0"
+            f"{name} needs a word embedding of its states' width {model.d_model}, because auxiliary={auxiliary} uses "
+            "this embedding as softmax; write auxiliary=0"
         )

@@ -18,9 +18,9 @@ from retable.objectives.window_prediction import WindowPrediction
 class FullSoftmax(WindowPrediction):
     """The loss −log p(o | v) of a pair, with p(o | v) = exp(u_o·v) / Σ_w exp(u_w·v).
 
-    V scores are computed for each predictor (input vector).
+    The loss needs the scores of all V words for each predictor (input vector).
 
-    counts: occurrences of each word (V,). A word with count 0 gets probability 0.
+    counts: number of occurrences of each word, (V,). A word with count 0 has probability 0.
 
     Raises: UsageError: all counts are 0.
     """
@@ -30,7 +30,7 @@ class FullSoftmax(WindowPrediction):
     def __init__(self, model: WindowModel, counts: ArrayLike) -> None:
         outcomes = torch.from_numpy(np.asarray(counts) > 0)
         if not outcomes.any():
-            raise UsageError("counts for the full softmax are all 0; give the counts of a text's words")
+            raise UsageError("counts for the full softmax are all 0; pass the counts of a text's words")
         super().__init__(model, len(outcomes))
         self.register_buffer("_outcomes", outcomes, persistent=False)
 

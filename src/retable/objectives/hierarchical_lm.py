@@ -63,7 +63,7 @@ class HierarchicalLM(CausalLM, PartlyRead):
         self.register_buffer("_signs", torch.from_numpy((1 - 2 * codes) * (nodes >= 0)), persistent=False)
 
     def unread_weights(self) -> float:
-        """Return the mean number of weights of nodes off a word's path, weighted by the tree's word frequencies."""
+        """Return the expected number of weights of nodes not on a word's path, for the tree's word frequencies."""
         nodes, D = self.head.weight.shape
         return (nodes - self._mean_length) * D
 
@@ -86,6 +86,6 @@ class HierarchicalLM(CausalLM, PartlyRead):
         with torch.autocast(hidden.device.type, enabled=False):
             scores = self.head(hidden.float())  # (N, V − 1)
             total = scores.new_zeros(len(hidden), len(self._nodes))
-            for nodes, signs in zip(self._nodes.T, self._signs.T, strict=True):  # one level per pass
+            for nodes, signs in zip(self._nodes.T, self._signs.T, strict=True):  # one level of the tree per pass
                 total += F.logsigmoid(signs * scores[:, nodes]) * signs.abs()
         return total

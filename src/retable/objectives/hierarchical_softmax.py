@@ -20,9 +20,10 @@ class HierarchicalSoftmax(WindowPrediction):
     At inner node n, branch d (0 or 1) has the probability σ((1 − 2d)·u_n·v), as in word2vec.c. The probabilities of all
     words sum to 1.
 
-    counts: occurrences of each word (V,), from which the tree is built. A word with count 0 is not in the tree.
+    counts: number of occurrences of each word, (V,), from which the tree is built. A word with count 0 is not in the
+    tree.
 
-    Raises: UsageError: a count is negative, or all are 0.
+    Raises: UsageError: a count is negative, or all counts are 0.
     """
 
     _nodes: Tensor
@@ -31,7 +32,7 @@ class HierarchicalSoftmax(WindowPrediction):
     def __init__(self, model: WindowModel, counts: ArrayLike) -> None:
         counts = np.asarray(counts)
         if counts.min() < 0 or counts.max() == 0:
-            raise UsageError("counts for hierarchical softmax are negative or all 0; give the counts of a text's words")
+            raise UsageError("counts for hierarchical softmax are negative or all 0; pass the counts of a text's words")
         super().__init__(model, max(int(np.count_nonzero(counts)) - 1, 1))
         self.nodes, self.codes, self.lengths = huffman(counts)
         self.register_buffer("_nodes", torch.from_numpy(self.nodes), persistent=False)
@@ -56,11 +57,11 @@ def huffman(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     words with lower ids, and older inner nodes before newer ones.
     """
     leaves = np.flatnonzero(counts)
-    leaves = leaves[np.lexsort((-leaves, counts[leaves]))]  # the rarest first
+    leaves = leaves[np.lexsort((-leaves, counts[leaves]))]  # words, the rarest first
     n = len(leaves)
     parent, branch = np.zeros(2 * n - 1, np.int64), np.zeros(2 * n - 1, np.int8)
-    # Inner nodes are created in rising order of weight. So each of the two rarest nodes is next in one of two queues:
-    # the sorted words and the inner nodes.
+    # Inner nodes are created in rising order of weight. So the rarest node is always the next node of one of two
+    # queues: the sorted words, and the inner nodes.
     weight = [*counts[leaves].tolist(), *[float("inf")] * n]
     leaf, inner = 0, n
     for new in range(n, 2 * n - 1):

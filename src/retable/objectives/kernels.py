@@ -25,15 +25,18 @@ def negative_sampling(
     table, units, offsets, scales,
     output, threshold, alias, negatives, lr, state,
 ):  # fmt: skip
-    """Train on the windows around the words `start` to `stop` of a slice, which is given by words, lines, reaches (N,).
+    """Train on the windows around the words `start` to `stop` of a slice of text.
+
+    words, lines, reaches (N,): the slice, as in `WindowSlice`.
 
     dimensions: a tuple of D times None. A tuple's length is part of its type, so the loops are compiled for this value
-    of D, which makes the loops a tenth faster.
+    of D. Loops for one value of D are a tenth faster than loops for any D.
 
     table (U, D), units, offsets (V + 1,), scales (V,): the input of word w is scales[w] · Σ table[units[offsets[w] :
     offsets[w + 1]]]. With `cbow` the mean of the window's inputs predicts the centre; otherwise the centre's input
     predicts each word of the window. output (V, D): the vectors of predicted words. For each pair, `negatives` noise
-    words are drawn from threshold and alias (V,) (see `alias_table`) with the generator's `state` (1,) uint64.
+    words are drawn from the tables `threshold` and `alias`, (V,) each (see `alias_table`), with the generator's `state`
+    (1,) uint64.
     """
     hidden, step, gradient = vectors(dimensions, table)
     rows, signs, slopes = outcomes(negatives + 1)
@@ -100,7 +103,7 @@ def least_squares(
     w, b_w, c, b_c, squares_w, squares_b_w, squares_c, squares_b_c,
     x_max, power, lr,
 ):  # fmt: skip
-    """Train by AdaGrad on the cells `start` to `stop` of GloVe's matrix, given by words, contexts, values (N,).
+    """Train by AdaGrad on cells `start` to `stop` of GloVe's matrix; `words`, `contexts`, `values` (N,) list all cells.
 
     w and c (V, D) are the word and context vectors; b_w and b_c (V, 1) are the biases of these vectors. The arrays
     `squares_…` contain AdaGrad's sums of squared gradients, one for each weight.
@@ -149,7 +152,7 @@ def copy_rows(to, table, rows):
 
 @compiled
 def add_changes(table, copies, rows):
-    """Add to the given rows of the table the changes that were made in each of `copies` (C, rows, columns)."""
+    """Add to the rows `rows` of `table` the changes that were made in each of `copies` (C, rows, columns)."""
     for row in rows:
         for d in range(table.shape[1]):
             total = start = table[row, d]
@@ -184,7 +187,7 @@ def outcomes(n):
 
 @inlined
 def follow(hidden, gradient, step, word, offsets, scales):
-    """Add a pair's step to `gradient`, and update `hidden`, the input of `word`, as if the rows had been updated.
+    """Add a pair's step to `gradient`, and update `hidden`, the input of `word`, as if the table had been updated.
 
     With CBOW, the updated `hidden` has no effect, because a window's mean input is used for one prediction only.
     """
@@ -196,7 +199,7 @@ def follow(hidden, gradient, step, word, offsets, scales):
 
 @inlined
 def gather(hidden, gradient, words, i, first, last, cbow, table, units, offsets, scales):
-    """Set `hidden` to the input of word i; with `cbow`, to the mean input of the words first to last except i.
+    """Set `hidden` to the input of word i; with `cbow`, to the mean input of words `first` to `last` without word i.
 
     `gradient` is set to 0.
     """
@@ -215,7 +218,7 @@ def gather(hidden, gradient, words, i, first, last, cbow, table, units, offsets,
 
 @inlined
 def scatter(gradient, words, i, first, last, cbow, table, units, offsets, scales):
-    """Add to each row of the table that `gather` used the row's share of `gradient`."""
+    """Update each row of the table that `gather` used: add this row's share of `gradient`."""
     for j in range(first, last + 1):
         if cbow and j == i:
             continue
@@ -232,8 +235,8 @@ def push(hidden, output, step, rows, signs, slopes, n, rate):
     """Update output[rows[:n]] by a gradient step that makes the signs (1 or −1) of hidden·output[row] more probable.
 
     The function sets `step` to the gradient step of `hidden`, and returns the probability of all signs before the
-    update. A row that occurs twice in `rows` is updated twice, both times with the score from before the update.
-    The array `slopes` (n,) is overwritten.
+    update. A row that occurs twice in `rows` is updated twice, both times with the score from before both updates. The
+    array `slopes` (n,) is overwritten.
     """
     for k in range(n):
         row, score = rows[k], np.float32(0)
@@ -266,8 +269,8 @@ def draw(threshold, alias, bits):
     bits ^= bits << np.uint64(17)
     place = np.int64(((bits >> np.uint64(32)) * np.uint64(len(alias))) >> np.uint64(32))
     other = np.int64(alias[place])
-    # The choice is computed without a branch, because the processor could not predict the branch: with it, skip-gram
-    # takes 40 % longer.
+    # The choice is computed without a branch, because the processor could not predict the branch. With a branch,
+    # skip-gram takes 40 % longer.
     own = np.int64(np.uint32(bits & np.uint64(0xFFFFFFFF)) < threshold[place])
     return other + own * (place - other), bits
 
@@ -283,7 +286,7 @@ def draw_many(threshold, alias, state, n):
 
 
 def alias_table(probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Compute the tables threshold (V,) uint32 and alias (V,) int32 of Walker's alias method (1977; Vose 1991).
+    """Compute `threshold` (V,) uint32 and `alias` (V,) int32, the tables of Walker's alias method (1977; Vose 1991).
 
     To draw an outcome, choose v uniformly from 0 to V − 1: the outcome is v with probability threshold[v] / 2³²,
     otherwise alias[v]. A draw takes constant time, and the tables take 8 bytes per word. In word2vec.c, one table of

@@ -19,8 +19,8 @@ from retable.objectives.text_to_text import TextToText
 class LabelsAsText(TextToText):
     """A text-to-text objective for examples whose labels are indices of `answers`.
 
-    The loss is −log p(answer), averaged over examples like the loss of a classifier. In the paper, the average is over
-    all tokens.
+    The loss is −log p(answer), averaged over examples like the loss of a classifier. In the paper, the loss is averaged
+    over all tokens.
 
     Args:
         answers: token ids of the A possible answers, each with an end mark.
@@ -59,7 +59,10 @@ class LabelsAsText(TextToText):
         return loss, {"loss": loss.detach()}, None
 
     def write(self, batch: ExampleBatch) -> Tensor:
-        """Write U tokens for each example, (B, U), with the most probable token at each step; no answer is longer."""
+        """Write U tokens for each example, (B, U), choosing the most probable token at each step.
+
+        No answer is longer than U tokens.
+        """
         return self.most_likely(batch.input_ids, batch.lengths, self.answers.shape[1])
 
     def predict(self, batch: ExampleBatch) -> Tensor:

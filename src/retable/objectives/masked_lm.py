@@ -23,7 +23,7 @@ from retable.objectives.base import Objective, embedding_of
 
 
 class MaskedLM(Objective):
-    """An encoder with a softmax over the vocabulary at `batch.places`, and its cross-entropy.
+    """An encoder with a softmax over the vocabulary and cross-entropy loss at `batch.places`.
 
     With `next_sentence`, a classifier on the encoder's summary of the pair is added, and the classifier's cross-entropy
     is added to the loss. With `tie`, the softmax and the input embedding share their weights.
@@ -54,7 +54,7 @@ class MaskedLM(Objective):
         nats = self.head.nats(features, batch.labels)
         loss = nats * batch.share
         metrics = {"loss": loss.detach()}
-        if not self.training:  # only in evaluation, because this computes the logits a second time
+        if not self.training:  # accuracy only in evaluation, because it computes the logits a second time
             right = (self.head.best(features) == batch.labels).float()
             metrics["masked_accuracy"] = right.mean() * batch.share
         if self.next_sentence is not None:
@@ -107,7 +107,8 @@ class MaskedLMHead(nn.Module):
         for rows, logits in self._logits(features):
             below = logits.softmax(1).cumsum(1)
             ids.append(torch.searchsorted(below, uniform[rows, None] * below[:, -1:], right=True))
-        return torch.cat(ids)[:, 0].clamp(max=len(self.decoder.weight) - 1)  # uniform · total may round up to total
+        # A random number times the sum of probabilities may be rounded up to the sum, so the ids are clamped.
+        return torch.cat(ids)[:, 0].clamp(max=len(self.decoder.weight) - 1)
 
     @torch.no_grad()
     def _logits(self, features: Tensor) -> Iterator[tuple[slice, Tensor]]:
@@ -118,7 +119,7 @@ class MaskedLMHead(nn.Module):
 
 
 def encode(model: Encoder, input_ids: Tensor, batch: MaskedBatch) -> Tensor:
-    """Encode ids (B, T) as states (B, T, D), with the batch's lengths and, for a MarkedEncoder, its segments."""
+    """Encode ids (B, T) as states (B, T, D), with the lengths and, for a MarkedEncoder, the segments of `batch`."""
     segments = (batch.segments,) if isinstance(model, MarkedEncoder) else ()
     return model(input_ids, batch.lengths, *segments)
 

@@ -3,8 +3,8 @@
 Mikolov, Deoras, Povey, Burget and Černocký 2011, "Strategies for Training Large Scale Neural Network Language Models";
 RNNME in Mikolov's toolkit. A word's logit is the model's logit plus the weights of the n-grams that the word would
 complete. N-grams are not stored. An n-gram's history (all words except the last) is hashed to a place in one table of
-weights. From this place on, the table contains the weights of all words of the vocabulary after that history. Different
-histories can have the same place; they then share weights.
+weights. From the history's place on, the table contains the weights of all words of the vocabulary after the history.
+Different histories with the same place share weights.
 
 Departure from the paper: a history's place is a multiple of 64, so that weights are looked up and trained 64 at a time.
 
@@ -81,7 +81,7 @@ class MaxEntropyLM(CausalLM):
         return torch.log_softmax(self._logits(hidden[:, -1], places[:, -1]), dim=1), state
 
     def _read(self, input_ids: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
-        """Return hidden states (B, T, D), the index of each history's first block (B, T, order − 1), and a state.
+        """Return hidden states (B, T, D), the indices of the histories' first blocks (B, T, order − 1), and a state.
 
         The state consists of the model's state and the last order − 2 ids, (1, B, order − 2); ids before the first
         token are −1.
@@ -91,7 +91,7 @@ class MaxEntropyLM(CausalLM):
         hidden, inner = self.model(input_ids, inner)
         ids = torch.cat([before[0], input_ids], dim=1)
         places, hashed = [], torch.zeros_like(input_ids)
-        for age in range(self.order - 1):  # first the histories of one word, then of two words, and so on
+        for age in range(self.order - 1):  # histories of one word, then of two words, and so on
             start = self.order - 2 - age
             hashed = (hashed + ids[:, start : start + input_ids.shape[1]] + 1) * MULTIPLIER
             places.append((hashed >> 20).remainder(self.features.num_embeddings))

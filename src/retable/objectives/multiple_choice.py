@@ -19,7 +19,7 @@ from retable.objectives.classification import Classification
 
 
 class MultipleChoice(Classification):
-    """A classification of pairs with one score per row; it has no bias, because a bias cannot change the softmax."""
+    """A classifier of pairs with one score per row, without a bias, because a bias cannot change the softmax."""
 
     def __init__(self, model: Model, dropout: float, **more: Any):
         super().__init__(model, 1, dropout, pairs=True, **more)
@@ -33,7 +33,7 @@ class MultipleChoice(Classification):
     def loss(  # type: ignore[override]  # several rows per example
         self, batch: ChoiceBatch, state: Any, step: int
     ) -> tuple[Tensor, dict[str, Tensor], None]:
-        """Compute the mean over examples of −log p(right ending), plus the auxiliary loss over all rows."""
+        """Compute the mean over examples of −log p(correct ending), plus the auxiliary loss over all rows."""
         rows = batch.rows
         hidden, other = self._read(rows)
         scores = by_example(self._label(rows, hidden, other)[:, 0], batch.n_endings)
@@ -47,7 +47,7 @@ class MultipleChoice(Classification):
 
 
 def by_example(scores: Tensor, n_endings: Tensor) -> Tensor:
-    """Arrange the rows' scores (R,) as a matrix with one row per example, fp32 (B, C), with −∞ for missing endings."""
+    """Arrange the scores (R,) of all endings as one row per example, fp32 (B, C), with −∞ for missing endings."""
     endings = torch.arange(int(n_endings.max()), device=scores.device)
     exist = endings < n_endings[:, None]
     return torch.full(exist.shape, -torch.inf, device=scores.device).masked_scatter(exist, scores.float())

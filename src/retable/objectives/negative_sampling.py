@@ -18,16 +18,16 @@ from retable.objectives.window_prediction import WindowPrediction
 class NegativeSampling(WindowPrediction):
     """The loss −log σ(u_o·v_c) − Σ_k log σ(−u_k·v_c) of a pair (c, o), with noise words k: equation 4.
 
-    Noise is not drawn per pair: all pairs of a step share `pool` noise words, each weighted with negatives / pool. The
-    expected loss and gradient of a pair are those of equation 4, and one matrix product replaces `negatives` look-ups
-    per pair. So each pair is compared with more noise words than in the paper, but all pairs of a step are compared
-    with the same noise words. A noise word that equals the pair's word o counts like any other noise word, as in
-    equation 4; word2vec.c skips such a noise word.
+    Noise is not drawn per pair: all pairs of a step share `pool` noise words, each weighted with `negatives` / `pool`.
+    The expected loss and gradient of a pair are those of equation 4, and one matrix product replaces `negatives`
+    look-ups per pair. So each pair is compared with more noise words than in the paper, but all pairs of a step are
+    compared with the same noise words. A noise word that equals the pair's word o counts like any other noise word, as
+    in equation 4; word2vec.c skips such a noise word.
 
-    counts: occurrences of each word (V,). The probability of a word as noise is ∝ count^power. A word with count 0 is
-    never drawn, so set the count of the line end to 0.
+    counts: number of occurrences of each word, (V,). The probability of a word as noise is ∝ count^power. A word with
+    count 0 is never drawn, so set the count of the line end to 0.
 
-    Raises: UsageError: a count is negative, or all are 0.
+    Raises: UsageError: a count is negative, or all counts are 0.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class NegativeSampling(WindowPrediction):
     ) -> None:
         counts = np.asarray(counts, dtype=np.float64)
         if counts.min() < 0 or counts.sum() == 0:
-            raise UsageError("counts for negative sampling are negative or all 0; give the counts of a text's words")
+            raise UsageError("counts for negative sampling are negative or all 0; pass the counts of a text's words")
         if negatives < 1 or pool < 1:
             raise UsageError(f"negatives={negatives}, pool={pool}: both must be 1 or more")
         super().__init__(model, len(counts))
@@ -64,10 +64,10 @@ class NegativeSampling(WindowPrediction):
 
 
 def negative_sampling(v: Tensor, u: Tensor, noise: Tensor, pairs: Tensor, negatives: float) -> Tensor:
-    """Compute Σ over pairs of −log σ(u·v) − negatives · (mean over the noise n of log σ(−n·v)), in nats.
+    """Compute Σ over pairs of −log σ(u·v) − negatives · (mean of log σ(−n·v) over noise vectors n), in nats.
 
     v (R, C, D) are the predictors, u (R, J, D) the targets, and noise (N, D) the noise words; pairs (R, C, J) is a
-    mask. Gradients are computed for v, u and noise.
+    mask. Gradients are computed for `v`, `u` and `noise`.
     """
     return _NegativeSampling.apply(v, u, noise, pairs, negatives)
 
@@ -82,7 +82,7 @@ class _NegativeSampling(torch.autograd.Function):
     @staticmethod
     def forward(ctx, v: Tensor, u: Tensor, noise: Tensor, pairs: Tensor, negatives: float) -> Tensor:
         flat = v.flatten(0, 1)  # (R·C, D)
-        weight = pairs.sum(-1).view(-1, 1) * (negatives / len(noise))  # (R·C, 1): a noise word's weight by predictor
+        weight = pairs.sum(-1).view(-1, 1) * (negatives / len(noise))  # (R·C, 1): per predictor, weight of noise words
         positive = F.logsigmoid(v @ u.mT)  # (R, C, J)
         negative = F.logsigmoid(-flat @ noise.T)  # (R·C, N)
         loss = -(positive * pairs).sum() - (negative.sum(-1, keepdim=True) * weight).sum()

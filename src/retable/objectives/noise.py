@@ -1,4 +1,4 @@
-"""The base class of output layers for large vocabularies that compare each token with a few noise words.
+"""The base class of output layers that compare each token with a few noise words, for large vocabularies.
 
 Shapes: N tokens, K noise words, D d_model, V vocabulary.
 """
@@ -52,7 +52,10 @@ class NoiseLM(CausalLM, CountsWords, PartlyRead):
         self.count(np.ones(vocab_size))
 
     def count(self, counts: ArrayLike) -> None:
-        """Set the noise distribution from the words' counts (V,). Without this call, the distribution is uniform."""
+        """Set the noise distribution from the number of occurrences of each word, `counts` (V,).
+
+        If `count` is not called, the distribution is uniform.
+        """
         noise = np.maximum(np.asarray(counts), 1) ** float(self.power)
         self._chance = torch.from_numpy(chances(noise, self.samples)).to(self._chance.device)
 
@@ -85,7 +88,7 @@ def chances(weights: np.ndarray, samples: float) -> np.ndarray:
     if samples >= len(weights):
         return np.ones(len(weights))
     falling = np.sort(weights)[::-1]
-    rest = falling[::-1].cumsum()[::-1]  # the k-th sum is without the k largest weights, k = 0, 1, ...
-    factors = (samples - np.arange(len(weights))) / rest  # c, if the k largest weights become 1
+    rest = falling[::-1].cumsum()[::-1]  # rest[k] is the sum of all weights except the k largest
+    factors = (samples - np.arange(len(weights))) / rest  # factors[k] is c if the k largest results are 1
     certain = np.argmax(factors * falling <= 1)
     return np.minimum(factors[certain] * weights, 1.0)

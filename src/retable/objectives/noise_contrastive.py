@@ -24,8 +24,8 @@ class NoiseContrastive(NoiseLM):
 
     p = exp(logit) / Z, and ν is the expected number of occurrences of the word in the noise. Z is the same for all
     contexts: a constant or, with `learn_normaliser`, a trained parameter. The values p are not normalised, but training
-    makes them sum to about 1. In the paper, Z = 1 and the biases start at −log V. Here, Z = V is the constant, and the
-    start value of the parameter.
+    makes them sum to about 1. In the paper, Z = 1 and the biases start at −log V. Here, Z = V; with `learn_normaliser`,
+    V is only the start value of Z.
     """
 
     log_normaliser: Tensor

@@ -31,7 +31,7 @@ class PrefixClassification(Classification):
 
     @property
     def start(self) -> Any:
-        """Return the state to pass with the first token, so that the model also returns the states for later tokens."""
+        """Return the state to pass to the model with a text's first token; the model then returns the next states."""
         return self.model.start
 
     def loss(self, batch: ExampleBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], None]:

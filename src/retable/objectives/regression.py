@@ -14,7 +14,7 @@ from retable.objectives.classification import Classification
 
 
 class Regression(Classification):
-    """A classification head with one output; the loss is the mean squared error of the scores, scaled to [0, 1]."""
+    """A classification head with one output; the loss is the mean squared error of scores that are scaled to [0, 1]."""
 
     def __init__(self, model: Model, low: float, high: float, dropout: float, **more: Any):
         super().__init__(model, 1, dropout, **more)

@@ -29,8 +29,8 @@ from retable.objectives.masked_lm import MaskedLMHead, encode, require_encoder
 class ReplacedTokenDetection(Objective):
     """A discriminator `model`, trained with a generator that `generator(vocab_size=…)` creates.
 
-    The generator and the discriminator share token and position embeddings (section 3.2), so the embeddings of both
-    must have the same width. `weight` is λ.
+    The generator and the discriminator share token and position embeddings (section 3.2), so the embeddings of the two
+    models must have the same width. `weight` is the factor λ.
     """
 
     model: MarkedEncoder
@@ -57,9 +57,9 @@ class ReplacedTokenDetection(Objective):
             ours, theirs = getattr(model, table), getattr(self.generator, table)
             if ours.weight.shape != theirs.weight.shape:
                 raise UsageError(
-                    f"the generator cannot share {table} of shape {tuple(ours.weight.shape)}, because its own has "
-                    f"shape {tuple(theirs.weight.shape)}; set objective.generator's max_length to the model's, and its "
-                    "d_embedding to the width of the model's embeddings"
+                    f"the generator cannot share {table} of shape {tuple(ours.weight.shape)}, because the "
+                    f"generator's own weights have shape {tuple(theirs.weight.shape)}; in objective.generator, set "
+                    "max_length to the model's max_length, and d_embedding to the width of the model's embeddings"
                 )
             setattr(self.generator, table, ours)
         self.generator_head = MaskedLMHead(self.generator, vocab_size, tie=True)
@@ -99,5 +99,5 @@ class ReplacedTokenDetection(Objective):
         return loss, metrics, None
 
     def judge(self, hidden: Tensor) -> Tensor:
-        """Compute from the discriminator's states (B, T, D) the logits (B, T) of "this token was replaced"."""
+        """Compute the logits (B, T) of "this token was replaced" from the discriminator's states (B, T, D)."""
         return self.head(fused.gelu(self.dense(hidden)))[:, :, 0]

@@ -15,7 +15,7 @@ from retable.objectives.noise import NoiseLM
 
 
 class SampledSoftmax(NoiseLM):
-    """The loss −log softmax over the label and the noise, with logits corrected for each word's probability as noise.
+    """The label's −log softmax over label and noise words; logits are corrected for each word's noise probability.
 
     Noise words that equal the label (accidental hits) are left out. If the model's probabilities are the probabilities
     of the data, the expected gradient is 0 for any number of samples.

@@ -34,7 +34,7 @@ def require_token_states(model: type[Model], use: str) -> None:
             f"{model.__name__} has no state for each token to {use}; take recipe=encoders/bilstm or bert/bert"
         )
     if issubclass(model, PairEncoder):
-        raise UsageError(f"{model.__name__} reads pairs of sentences; take recipe=encoders/bilstm")
+        raise UsageError(f"{model.__name__} reads only sentence pairs; take recipe=encoders/bilstm")
 
 
 def require_states(model: type[Model], use: str) -> None:

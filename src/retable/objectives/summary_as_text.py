@@ -1,4 +1,4 @@
-"""Summaries as text: an encoder-decoder writes a document's summary, or a rule selects some of its sentences.
+"""Summaries as text: an encoder-decoder writes a document's summary, or a rule selects sentences of the document.
 
 Raffel et al. 2020, section 2.4.
 
@@ -34,7 +34,7 @@ class SummaryAsText(AnswerAsText):
 
 
 class SummaryByRule(Objective):
-    """An objective that returns a rule's summaries. It has no parameters and no loss."""
+    """An objective that returns the summaries of a rule; it has no parameters and no loss."""
 
     model: SentenceRule
 

@@ -6,7 +6,7 @@ Lample et al. 2016, section 2.2. If a word consists of several tokens, its tag i
 Sparse features of words may be connected directly to the tags (Huang, Xu and Yu 2015, section 4.2.4). A tag's score at
 a word is then the score by the word's state plus the tag's weights of the word's features.
 
-Shapes: B batch, T time, W words, N words of the batch, D d_model, K tags, F features per word.
+Shapes: B batch, T time, W words of the longest sentence, N words of the batch, D d_model, K tags, F features per word.
 """
 
 from collections.abc import Sequence
@@ -26,9 +26,9 @@ from retable.objectives.states import require_token_states, states_of
 
 
 class Tagging(Objective):
-    """A model with a state per token, a linear layer that scores each of `tags`, and with `crf` a CRF after this layer.
+    """A model with a state per token, a linear layer that scores each of `tags`, and, if `crf` is True, a CRF.
 
-    scheme: IOB1, IOB2 or IOBES; with a scheme, the CRF gives probability 0 to sequences of tags that the scheme does
+    scheme: IOB1, IOB2 or IOBES; with a scheme, the CRF assigns probability 0 to sequences of tags that the scheme does
     not allow. The training data must already use the scheme; metrics/spans.py converts data from one scheme to another.
 
     n_features: number of sparse features, whose ids are 1 to n_features. Their weights start at 0.
@@ -47,7 +47,7 @@ class Tagging(Objective):
         require_token_states(type(model), "be tagged by")
         model.drop_pooler()
         if scheme is not None and not crf:
-            raise UsageError(f"scheme={scheme} needs a CRF; write crf=true, or leave scheme out")
+            raise UsageError(f"scheme={scheme} needs a CRF; write crf=true, or remove scheme")
         self.model = model
         self.dropout = Dropout(dropout)
         self.head = nn.Linear(model.d_model, len(tags))
@@ -70,14 +70,14 @@ class Tagging(Objective):
         return loss, {"loss": loss.detach()}, None
 
     def predict(self, batch: TaggedBatch) -> Tensor:
-        """Return the best tags, (B, W), with 0 after a row's end; with a CRF, the best sequence of tags."""
+        """Return each word's best tag or, with a CRF, each sentence's best sequence of tags, (B, W), padded with 0."""
         inside, logits = self._logits(batch)
         if self.crf is None:
             return _spread(logits.argmax(dim=1), inside)
         return self.crf.best(_spread(logits, inside), batch.n_words)
 
     def _logits(self, batch: TaggedBatch) -> tuple[Tensor, Tensor]:
-        """Return a mask of the words, (B, W), and their fp32 logits (N, K), row by row."""
+        """Return a mask of the words, (B, W), and the words' fp32 logits (N, K), row by row."""
         if batch.predicates is None:
             hidden = states_of(self.model, batch.input_ids, batch.lengths)
         else:

@@ -18,7 +18,7 @@ from retable.objectives.base import Writing, tie_softmax
 
 
 class TextToText(Writing):
-    """An encoder-decoder with a softmax, and the cross-entropy of the targets under teacher forcing.
+    """An encoder-decoder with a softmax; the loss is the cross-entropy of the targets under teacher forcing.
 
     With `tie`, the softmax and the embedding share their weights, and hidden states are scaled by d_model^−0.5, as in
     T5 1.0.
@@ -56,7 +56,7 @@ class TextToText(Writing):
         return nats * batch.weight, metrics, None
 
     def log_prob(self, batch: PairBatch) -> Tensor:
-        """Compute the log-probability of each row's targets given its inputs, fp32 (B,), in nats."""
+        """Compute log p(targets | inputs), in nats, for each row, fp32 (B,)."""
         hidden, labels = self.predictions(batch)
         log_probs = linear_log_prob(hidden, self.head.weight, None, labels)
         rows = torch.arange(len(batch.labels), device=labels.device).repeat_interleave(batch.target_lengths)

@@ -22,7 +22,7 @@ class WeightedLeastSquares(VectorLearning):
 
     Args:
         model: a `GloVe`, whose parameters are w and b; the parameters of this objective are w̃ and b̃.
-        counts: occurrences of each word (V,).
+        counts: number of occurrences of each word, (V,); only the length V is used.
     Raises: UsageError: the model is not a CooccurrenceModel.
     """
 
@@ -46,7 +46,7 @@ class WeightedLeastSquares(VectorLearning):
         """Compute the loss of a batch, summed over its cells; the metric `loss` is the mean loss per cell."""
         words, contexts, values = batch
         bias = self.model.word_bias(words) + self.context_bias(contexts)  # (n, 1)
-        # This is not written as a matrix product, because autocast would compute a matrix product with too low
+        # The scores are not written as a matrix product, because autocast would compute a matrix product with too low
         # precision for the fit. Autocast does not change element-wise products.
         scores = (self.model.word(words) * self.context(contexts)).sum(-1) + bias.squeeze(-1)
         weights = (values / self.x_max).clamp(max=1) ** self.power

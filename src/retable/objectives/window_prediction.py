@@ -27,7 +27,7 @@ class WindowPrediction(VectorLearning):
         if not isinstance(model, WindowModel):
             raise UsageError(
                 f"{type(model).__name__} does not predict words of windows; write recipe=vectors/skipgram, "
-                "vectors/cbow or vectors/fasttext, or for recipe=vectors/glove objective=weighted_least_squares"
+                "vectors/cbow or vectors/fasttext, or for recipe=vectors/glove write objective=weighted_least_squares"
             )
         self.model = model
         self.output = nn.Embedding(n_outputs, model.d_model)
@@ -43,7 +43,7 @@ class WindowPrediction(VectorLearning):
         """Compute the loss of a batch, summed over its pairs; the metric `loss` is the mean loss in nats per pair.
 
         The loss is a sum, so the learning rate applies to each pair, whatever the batch size is, as in word2vec. If
-        gradients are averaged over processes, multiply the rate by the number of processes.
+        gradients are averaged over processes, multiply the learning rate by the number of processes.
 
         Raises: UsageError: the loss is not finite.
         """

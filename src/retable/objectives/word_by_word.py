@@ -32,12 +32,13 @@ class WordByWord(SelfUpdating):
     whose sums of squared gradients start at 1.
 
     Args:
-        threads: number of threads, each of which trains on a part of every batch with its own copy of the weights. Then
-            the changes of all copies are added up, and also the changes of all processes. Therefore, two runs with the
-            same seed, number of threads and number of processes produce the same weights, byte for byte. (word2vec.c
-            and gensim use Hogwild!: their threads share the weights without locks. With Hogwild! and a vocabulary of a
-            few thousand words, two cores would mostly wait for each other's cache lines.) Copying the rows that a batch
-            may change takes time, and processes exchange whole tables, so large tables need large batches.
+        threads: number of threads, each of which trains on a part of every batch with its own copy of the weights.
+            After each batch, the changes of all copies are added up, and also the changes of all processes. Therefore,
+            two runs with the same seed, number of threads and number of processes produce the same weights, byte for
+            byte. (word2vec.c and gensim use Hogwild!: their threads share the weights without locks. With Hogwild! and
+            a vocabulary of a few thousand words, two cores would mostly wait for each other's cache lines.) Copying the
+            rows that a batch may change takes time, and processes exchange whole tables, so large tables need large
+            batches.
     Raises: UsageError: the objective cannot be trained word by word.
     """
 
@@ -62,7 +63,7 @@ class WordByWord(SelfUpdating):
                 raise UsageError(f"{name} cannot be trained word by word; write word_by_word=false")
         # np.empty uses memory only for the rows that are written later.
         shapes = [table.shape for table in self._tables()] if threads > 1 else []
-        self._copies = [np.empty((threads, *shape), np.float32) for shape in shapes]  # (threads, rows, columns) each
+        self._copies = [np.empty((threads, *shape), np.float32) for shape in shapes]  # shapes: (threads, rows, columns)
 
     def vectors(self) -> Tensor:
         return self.objective.vectors()
@@ -70,7 +71,7 @@ class WordByWord(SelfUpdating):
     def update(
         self, batch: WindowSlice | Cells, step: int, lr: float, total: Callable[[Tensor], Tensor]
     ) -> dict[str, Tensor]:
-        """Train on a batch; the metric `loss` is the mean nats per pair, or per cell."""
+        """Train on a batch; the metric `loss` is the mean loss per word pair (GloVe: per cell)."""
         if batch[0].device.type != "cpu":
             raise UsageError("training word by word needs a CPU; write word_by_word=false on a GPU")
         self._processes = self._processes or round(total(torch.ones(())).item())
@@ -103,11 +104,11 @@ class WordByWord(SelfUpdating):
         return {"loss": torch.tensor(loss / max(pairs, 1))}
 
     def _tables(self) -> list[Tensor]:
-        """List all tensors that an update changes: the weights, and for GloVe their sums of squared gradients."""
+        """List all tensors that an update changes: the weights and, for GloVe, the sums of squared gradients."""
         return [*(parameter.detach() for parameter in self.parameters()), *self.buffers(recurse=False)]
 
     def _rows(self, batch: WindowSlice | Cells, tables: list[np.ndarray]) -> list[np.ndarray]:
-        """List the rows of each table that a batch may change: all rows, or for the input table its words' rows."""
+        """List the rows that a batch may change, per table; in the input table, only the rows of the batch's words."""
         rows = [np.arange(len(table)) for table in tables]
         if isinstance(batch, WindowSlice):
             assert isinstance(self.objective.model, WindowModel)

@@ -19,9 +19,10 @@ class Cell:
 
     Attributes:
         made_from: the cells whose systems this cell loads, such as `pretrain/ptb/kn5-1`. This cell also depends on the
-            configurations of those cells.
+            configurations of the loaded cells.
         reads: the cells whose files this cell reads.
-        corpus, tokenizer: the corpus and the tokenizer of the text that this cell reads, or "" if it reads no text.
+        corpus, tokenizer: the corpus and the tokenizer of the text that this cell reads, or "" if this cell reads no
+            text.
     """
 
     stage: str

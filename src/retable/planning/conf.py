@@ -15,7 +15,7 @@ from retable.core.settings import OWN
 from retable.core.trust import require_trusted
 
 _LAST = object()
-_SHOWN = 12  # largest number of names for which a message lists all names of a group; of more names, only similar ones
+_SHOWN = 12  # if a group has more names than this, a message lists only similar names
 
 
 class Conf:
@@ -108,7 +108,7 @@ class Conf:
         return keys_of_recipe
 
     def _inherited(self, path: Path, entry: Any) -> Path | None:
-        """Return the file that an entry of the defaults list of `path` inherits from, or None if it inherits nothing.
+        """Return the file that an entry of the defaults list of `path` inherits from, or None for other entries.
 
         Raises: UsageError: the file does not exist.
         """
@@ -139,7 +139,7 @@ class Conf:
         return self._facts[path]
 
     def corpora_of(self, task: str) -> list[str]:
-        """Return the corpora in a task's paths: grammar_endings in `outputs/prepare/grammar_endings/train.jsonl`."""
+        """Return the corpora in a task's paths, such as `grammar` in `outputs/prepare/grammar/train.jsonl`."""
         paths = (text for text in strings(self.read("task", task)) if text.startswith("outputs/prepare/"))
         return sorted({name for path in paths if "$" not in (name := path.split("/")[2])})
 
@@ -160,7 +160,7 @@ class Conf:
             followers.setdefault(after, []).append(name)
 
         def placed(after: Any) -> Iterator[str]:
-            # If several tables follow the same table, a table that others follow comes last.
+            # If several tables follow the same table, a table that has followers itself comes last.
             for name in sorted(followers.get(after, ()), key=lambda name: name in followers):
                 yield from (name, *placed(name))
 
@@ -177,11 +177,11 @@ class Conf:
             target: the class, as in `_target_`.
             attribute: the name of the attribute.
 
-        Returns: the value of a literal, or the name of a class; None if neither the class nor a base class sets the
-            attribute. Only base classes in the same module, the same package or retable are searched.
+        Returns: the value of a literal, or the name of a class; None if neither the class nor one of its base classes
+            sets the attribute. Only base classes in the same module, the same package or retable are searched.
         Raises: UsageError: the module does not exist or is not trusted.
         """
-        require_trusted(target, OWN)  # finding a module imports its package
+        require_trusted(target, OWN)  # to find a module, Python imports its package
         module, _, name = target.rpartition(".")
         try:
             spec = find_spec(module)
@@ -211,7 +211,7 @@ class Conf:
 
 
 def flat(config: Any, prefix: str = "") -> dict[str, Any]:
-    """Return a configuration's values, by names in the form of a command line, such as optimizer.lr."""
+    """Return a configuration's values by dotted name, such as optimizer.lr."""
     if isinstance(config, dict):
         return {k: v for name, part in config.items() for k, v in flat(part, f"{prefix}{name}.").items()}
     return {prefix[:-1]: config}

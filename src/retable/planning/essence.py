@@ -1,8 +1,8 @@
-"""Write the syntax of a definition as a text, whose digest changes only if a change of the code can change a number.
+"""Write the syntax of a definition as a text that changes only if a change of the code can change a result.
 
-The text does not contain docstrings, comments and positions in the file. It does not contain imports, because an
-imported name is part of the text where it is used. Annotations are part of the text only in classes, because decorators
-of classes may read annotations.
+The text does not contain docstrings, comments and positions in the file. Import statements are left out, too, because
+an imported name is part of the text where the name is used. Annotations are part of the text only in classes, because
+decorators of classes may read annotations.
 
 Strings that are only printed are not part of the text:
 
@@ -11,7 +11,7 @@ Strings that are only printed are not part of the text:
 - strings in `warn(…)`, in `tqdm(…)`, and in `print(…)` to the terminal
 
 Expressions inside the f-strings of `warn`, `tqdm` and `print` are evaluated, so these expressions are part of the text.
-Expressions in `raise` and `assert` are not part of it.
+Expressions in `raise` and `assert` are not part of the text.
 
 Local names are replaced by numbers in the order of their first use, so a consistent renaming does not change the text.
 The text contains these names unchanged:
@@ -28,8 +28,8 @@ The text contains these names unchanged:
 - All local names, if the definition uses `locals`, `eval`, `exec` or similar. The string f"{x=}" contains the name x.
 - Names bound in a class or by an import, attributes, keywords, and global names.
 
-Scopes follow Python's reference, "Naming and binding". The module symtable is not used: from Python 3.12 on, it merges
-the scopes of most comprehensions with the function that contains them.
+Scopes follow Python's reference, "Naming and binding". The module symtable is not used: from Python 3.12 on, symtable
+merges the scope of most comprehensions with the scope of the surrounding function.
 """
 
 import ast
@@ -57,7 +57,7 @@ class _Scope:
 
 
 class Essence(ast.NodeVisitor):
-    """A statement of a module as a text that changes only if a change of the statement can change a number.
+    """A statement of a module as a text that changes only if a change of the statement can change a result.
 
     text: the syntax, with local names numbered.
     names: the non-local names that the statement reads, including attributes, such as `np` or `np.random.default_rng`.
@@ -100,7 +100,10 @@ class Essence(ast.NodeVisitor):
         self._out.append(")")
 
     def _write(self, name: str, value: object) -> None:
-        """Write a part of a node. Empty parts are not written, because versions of Python differ in them."""
+        """Write a part of a node.
+
+        Empty parts are not written, because versions of Python have different empty parts.
+        """
         if isinstance(value, ast.AST):
             self._out.append(f"{name}=")
             self.visit(value)
@@ -333,7 +336,7 @@ def bindings(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.AST]]:
                 waiting += [*node.decorator_list, *node.bases, *node.keywords]
             case ast.Lambda():
                 waiting += [*node.args.defaults, *filter(None, node.args.kw_defaults)]
-            case ast.comprehension():  # the targets are bound in its own scope, but `:=` binds in this scope
+            case ast.comprehension():  # its targets are bound in an inner scope, names of `:=` in this scope
                 waiting += [node.iter, *node.ifs]
             case ast.Import() | ast.ImportFrom():
                 yield from ((each.asname or each.name.partition(".")[0], node) for each in node.names)
@@ -355,7 +358,7 @@ def _parameters(arguments: ast.arguments) -> Iterator[str]:
 
 
 def _words(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the strings and f-strings that a text's expression consists of; nothing for other expressions."""
+    """Yield the strings and f-strings in an expression whose value is a text; yield nothing for other expressions."""
     match node:
         case ast.Constant(value=str()):
             yield node

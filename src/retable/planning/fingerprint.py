@@ -1,11 +1,11 @@
-"""Fingerprints of the code that a cell depends on: all definitions that its stage and configuration use.
+"""Fingerprints of the code that a cell depends on: all definitions that the cell's stage and configuration use.
 
-A definition refers to others by name; these references are followed directly and indirectly, through the project's
-imports. The fingerprint covers each definition's code without docstrings, comments, messages and local names
+A definition refers to other definitions by name; references are followed, directly and indirectly, through the
+project's imports. The fingerprint covers each definition's code without docstrings, comments, messages and local names
 (`essence.py`), and the definitions that the code's names refer to. A definition that is moved keeps its digest, and an
-edit elsewhere in the file has no effect on it. A class is included as a whole, because it is known only at run time
-which methods are called. The cache of Apache Hamilton also identifies functions by their code without docstrings and
-comments.
+edit elsewhere in the file does not change the digest. A class is included as a whole, because it is known only at run
+time which methods are called. The cache of Apache Hamilton also identifies functions by their code without docstrings
+and comments.
 """
 
 import ast
@@ -19,7 +19,7 @@ from pathlib import Path
 from retable.core.errors import UsageError
 from retable.planning.essence import Essence, bindings
 
-# Modules that cannot change a number, because they record runs, report mistakes or read studies. Some of these modules
+# Modules that cannot change a result, because they record runs, report mistakes or read studies. Some of these modules
 # complete configurations, but a cell's plan contains the completed configuration itself.
 RECORDING = (
     *("pipelines.config", "pipelines.executors", "pipelines.plan", "pipelines.study"),
@@ -30,11 +30,11 @@ RECORDING = (
     *("retable.planning.cell", "retable.planning.conf", "retable.planning.schema", "retable.planning.study"),
 )
 
-Place = tuple[str, str]  # a module and a definition; the definition "" is the module's statements in `effects`
+Place = tuple[str, str]  # a module and a definition; the definition "" stands for the module's statements in `effects`
 
 
 class UnknownName(UsageError):
-    """A name in a package whose source code is known, but that no module of the package defines."""
+    """A name that none of a package's modules defines, although the source code of the package is known."""
 
 
 class Code:
@@ -42,7 +42,7 @@ class Code:
 
     Args:
         folders: the folder of each package by name, or the file of a package that is a single module.
-        recording: modules that cannot change a number; references to them are ignored.
+        recording: modules that cannot change a result; references to these modules are ignored.
     """
 
     def __init__(self, folders: Mapping[str, Path], recording: Iterable[str] = RECORDING):
@@ -60,7 +60,7 @@ class Code:
 
         Names in other libraries are ignored.
 
-        Raises: UnknownName: a name is in one of these packages, but is not defined there.
+        Raises: UnknownName: a name belongs to one of the known packages, but no module defines the name.
         """
         linked = {f"{self._digest(place)} {self._links(place)}" for place in self.reached(names)}
         return hashlib.sha256("\n".join(sorted(linked)).encode()).hexdigest()
@@ -70,7 +70,7 @@ class Code:
         return {place: self._digest(place) for place in self.reached(names)}
 
     def links(self, names: Iterable[str]) -> dict[Place, str]:
-        """Return, for each definition that `names` depend on, the definitions that its own names refer to, as text."""
+        """Return, for each definition that `names` depend on, a text that lists the definitions to which it refers."""
         return {place: self._links(place) for place in self.reached(names)}
 
     def reached(self, names: Iterable[str]) -> set[Place]:
@@ -93,7 +93,7 @@ class Code:
         return places
 
     def _used(self, place: Place) -> set[Place]:
-        """Return the definitions that `place` refers to, and statements of its module that do more than bind names."""
+        """Return the definitions that `place` refers to, and the module's statements that do more than bind names."""
         name, definition = place
         effects = {(name, "")} if definition and self._modules[name].effects else set()
         return effects.union(*(places for _, places, _ in self._named(place))) - {place}
@@ -118,7 +118,8 @@ class Code:
     def _links(self, place: Place) -> str:
         """Return, as text, the definitions that the names at `place` refer to.
 
-        The text contains digests of definitions, so that it stays the same if a definition moves to another module.
+        The text contains digests of definitions, so that the text stays the same if a definition moves to another
+        module.
         """
         links = (
             f"{chain} {origin or ' '.join(sorted(map(self._digest, places)))}"
@@ -177,7 +178,7 @@ class Code:
 @dataclass
 class _Module:
     path: Path
-    imports: dict[str, str] | None = field(default=None, init=False)  # full names, by the name that an import binds
+    imports: dict[str, str] | None = field(default=None, init=False)  # maps names that imports bind to full names
     _essences: dict[int, Essence] = field(default_factory=dict, init=False)  # by a statement's position
 
     @property
@@ -204,7 +205,7 @@ class _Module:
 
     @cached_property
     def definitions(self) -> dict[str, list[int]]:
-        """Return, for each name, the positions of the module's statements that bind it."""
+        """Return, for each name, the positions of the module's statements that bind the name."""
         places: dict[str, list[int]] = {}
         for place, node in enumerate(self.tree.body):
             for name in _bound(node):
@@ -223,7 +224,7 @@ class _Module:
     def essences(self, definition: str) -> list[Essence]:
         """Return the essences of the statements that bind `definition`.
 
-        For "", these are the statements that do more on import than bind names.
+        If `definition` is "", return the essences of the statements that do more on import than bind names.
         """
         places = self.definitions[definition] if definition else self.effects
         self._essences |= {place: Essence(self.tree.body[place]) for place in {*places} - self._essences.keys()}

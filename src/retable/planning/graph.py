@@ -31,10 +31,10 @@ Params = dict[str, dict[str, dict[str, Any]]]  # the entries of cells, by stage 
 
 
 def keys_of(study: Study) -> dict[str, str]:
-    """Return the key of each cell in `params.yaml`, by its place.
+    """Return the key of each cell in `params.yaml`, by the cell's place.
 
-    The key is the cell's name without the corpus. If several cells of a stage share that name, only the first cell has
-    it as its key; the keys of all further cells begin with their corpus. So existing cells keep their keys when a
+    The key is the cell's name without the corpus. If several cells of a stage share that name, only the first cell's
+    key is the name; the keys of all further cells begin with their corpus. So existing cells keep their keys when a
     corpus is added to the study.
     """
     keys: dict[str, str] = {}
@@ -80,7 +80,7 @@ def params_of(study: Study, data: Mapping[str, Sequence[str]], name_of: Callable
 
 
 def _system(study: Study, cell: Cell) -> str:
-    """Return the system of a cell or of the cell that it measures, or "" if neither has a system."""
+    """Return the system of a cell or, for a measurement, of the measured cell; "" if no system exists."""
     measured = study.cells.get(f"{cell.settings.get('stage')}/{cell.settings.get('cell')}")
     return _system(study, measured) if measured else cell.settings.get("system", "")
 
@@ -101,7 +101,7 @@ def _put(entry: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _typed(text: str) -> Any:
-    """Return a setting as a number or None if this value has the same text in YAML; otherwise return the text."""
+    """Convert a text to a number or None if YAML writes this value as the same text; otherwise return the text."""
     try:
         value = yaml.load(text, yaml.CSafeLoader)
     except yaml.YAMLError:
@@ -221,7 +221,7 @@ def _flow(value: Any) -> str:
 
 
 class _Dumper(yaml.CSafeDumper):
-    """A dumper that writes a list in full each time it occurs, and never as a YAML alias."""
+    """A dumper that writes every occurrence of a list in full, and never as a YAML alias."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

@@ -1,4 +1,4 @@
-"""The schema of a study: its keys, and the values that each key may have.
+"""The schema of a study: the keys of its file, and the values that each key may have.
 
 A study is checked when it is read. Without this check, a mistake in the report's keys would be found only after the
 training.
@@ -43,7 +43,7 @@ def _expected(row: list[Any]) -> list[Any]:
         ) from None
 
 
-Name = str | int  # YAML reads a name of digits as a number
+Name = str | int  # YAML reads a name that consists of digits as a number
 Names = Name | list[Name]
 Seeds = PositiveInt | Annotated[list[PositiveInt], MinLen(1), AfterValidator(_distinct)]
 Pairs = Annotated[list[Annotated[list[Name], Len(2, 2)]], MinLen(1)]
@@ -186,7 +186,7 @@ REPORT_KEYS = tuple(Reported.model_fields)
 
 
 def keys_of(model: type[Keys]) -> dict[str, FieldInfo]:
-    """Return the fields of a model by their keys in YAML."""
+    """Return the fields of a pydantic model by key in YAML."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
@@ -200,7 +200,7 @@ def parse(given: Mapping[str, Any], where: str) -> dict[str, Any]:
         return StudyKeys.model_validate(given).model_dump(by_alias=True, exclude_unset=True)
     except ValidationError as error:
         mistakes = [_mistake(each, given) for each in error.errors(include_url=False)]
-    place, problem, _, advice = max(mistakes, key=lambda mistake: len(mistake[0]))  # of a union's members, the best
+    place, problem, _, advice = max(mistakes, key=lambda mistake: len(mistake[0]))  # the mistake deepest in the study
     expectations = dict.fromkeys(each for other, message, each, _ in mistakes if (other, message) == (place, problem))
     path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place).removeprefix(".")
     raise UsageError(f"{where}{path and f', {path}'}: {problem}{' or '.join(expectations)}{advice and f'; {advice}'}")

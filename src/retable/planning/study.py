@@ -1,7 +1,7 @@
 """Read a study (the systems to train and the benchmarks to run) and derive its cells.
 
 A study lists systems by their recipes. The stages, folders, commands and inputs of all cells are derived from the
-recipes. Reading a study checks it: each mistake raises UsageError in one line.
+recipes. A study is checked when it is read: each mistake raises UsageError in one line.
 """
 
 import os
@@ -20,7 +20,7 @@ from retable.planning.cell import CHECKPOINT, Cell
 from retable.planning.conf import Conf, read_yaml
 from retable.planning.schema import REPORT_KEYS, parse, require_systems
 
-_NAME = re.compile(r"[A-Za-z0-9][\w+-]*", re.ASCII)  # excludes . and =, at which DVC's option `-S` splits names
+_NAME = re.compile(r"[A-Za-z0-9][\w+-]*", re.ASCII)  # without . and =, because DVC's option `-S` splits names there
 _PLACE = re.compile(r"[\w./+-]+", re.ASCII)
 _SEED = re.compile(r"-\d+(?=/|$)")  # a seed at the end of a cell's name
 _SETTING = re.compile(r"[+~]{0,2}[A-Za-z_][\w./@-]*")
@@ -50,7 +50,7 @@ class Study:
 
 
 def folder_of_more_seeds(study: Study, root: str) -> str:
-    """Return the folder of the study whose records add seeds to this study's report; "" if `more_seeds` is not set.
+    """Return the folder of the study whose records add seeds to this study's report, or "" without `more_seeds`.
 
     `root` is the path of this study's folder with a final `/`, or "" for the working folder.
     """
@@ -86,7 +86,7 @@ def _without_seeds(text: str) -> str:
 
 
 def read_study(conf: Conf, file: Path) -> Study:
-    """Read a study from its file `<name>/study.yaml`; raise UsageError for a mistake in it."""
+    """Read a study from the file `<name>/study.yaml`; raise UsageError for a mistake in it."""
     content = read_yaml(file)
     return expand(conf, str(content.pop("name", None) or file.resolve().parent.name), content)
 
@@ -107,7 +107,7 @@ class _Expansion:
     def study(self, name: str) -> Study:
         _require_name(name, "a study")
         entries = list(self._entries())
-        # Systems without `init` come first, since other systems may start from them.
+        # Systems without `init` come first, since other systems may start from systems without `init`.
         for entry in sorted(entries, key=lambda entry: bool(entry.get("init"))):
             if not entry.get("task") and self._stage(entry) not in TASK_STAGES:
                 self._add_pretrained(entry)
@@ -124,7 +124,7 @@ class _Expansion:
                 self._add_adapted(cell, adaptation)
         for system, mixture in self._specification.get("mixtures", {}).items():
             self._add_mixture(system, mixture)
-        by_place: dict[str, list[str]] = {}  # by cell; each cell is loaded once for all its benchmarks
+        by_place: dict[str, list[str]] = {}  # benchmarks of each cell; a cell is loaded only once
         for benchmark, selection in self._specification.get("benchmarks", {}).items():
             self._conf.require("benchmark", benchmark, f"{self._where}, benchmarks")
             where = f"{self._where}, benchmarks.{benchmark}"
@@ -185,7 +185,7 @@ class _Expansion:
                 yield from self._at_rates(one)
 
     def _at_rates(self, entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield a copy of an entry for each learning rate, or the entry itself if it has no rates.
+        """Yield a copy of an entry for each learning rate, or the entry itself without rates.
 
         The rates are listed in the entry, or belong to the system that the entry starts from.
         """
@@ -307,7 +307,7 @@ class _Expansion:
         return Cell(stage, out, settings, reads=tuple(reads), corpus=corpus, tokenizer=tokenizer)
 
     def _reads_words(self, entry: Mapping[str, Any]) -> bool:
-        """Return whether the recipe's model reads words by their spelling instead of token ids."""
+        """Return whether the recipe's model reads the spelling of words instead of token ids."""
         facts = self._conf.recipe(entry["of"])
         chosen = facts["choices"].get("model")
         model = self._conf.read("model", chosen) if chosen else facts.get("model") or {}
@@ -449,7 +449,7 @@ class _Expansion:
         return str(entry["init"]) if _is_checkpoint(entry["init"]) else self._start(entry, "init", corpus, seed)
 
     def _start(self, entry: Mapping[str, Any], key: str, corpus: str, seed: int) -> str:
-        """Return the place of the cell that an entry starts from.
+        """Return the place of the cell whose weights or vectors an entry starts from.
 
         Cells with the same corpus are preferred, then cells with the same seed, then the first match.
         """
@@ -473,7 +473,7 @@ class _Expansion:
         self._add(Cell("prepare", corpus, {"corpus": corpus}, corpus=corpus), again=True)
 
     def _tokens(self, corpus: str, tokenizer: str) -> str:
-        """Add the cell that tokenizes a corpus, and return its place."""
+        """Add the cell that tokenizes a corpus, and return the place of this cell."""
         self._conf.require("tokenizer", tokenizer, self._where)
         self._prepare(corpus)
         settings = {"corpus": corpus, "tokenizer": tokenizer}

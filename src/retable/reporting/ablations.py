@@ -7,7 +7,7 @@ A `study.yaml` may define comparisons under `ablations`, each with a name:
       claim: BERT is better with next-sentence prediction than without (Devlin et al. 2019, Table 5).
       metric: acceptability/test/matthews   # the name in metrics.json, which has no corpus
       better: higher                        # or lower
-      systems: [bert, bert_without_pairs]   # the others are compared with the first
+      systems: [bert, bert_without_pairs] # the first system is compared with each other system
       holds: [[bert, bert_without_pairs]]   # the claim: pairs of a better and a worse system
       corpus: grammar                       # needed if the metric was measured on several corpora
 
@@ -74,7 +74,7 @@ def _runs(name: str, comparison: Mapping[str, Any], values: pd.DataFrame) -> pd.
     runs = values[values["key"] == metric]
     if runs["corpus"].nunique() > 1:
         corpora = ", ".join(sorted(runs["corpus"].unique()))
-        raise UsageError(f"ablations.{name} was measured on {corpora}; set corpus to one of them")
+        raise UsageError(f"ablations.{name} was measured on {corpora}; set corpus to one of these corpora")
     if missing := [system for system in systems if system not in set(runs["system"])]:
         where = f" on {comparison['corpus']}" if "corpus" in comparison else ""
         others = f", but {', '.join(sorted(set(values['key'])))}" if runs.empty and not values.empty else ""
@@ -97,7 +97,7 @@ def difference(runs: pd.DataFrame, system: str, other: str) -> Difference:
 def _rows(name: str, comparison: Mapping[str, Any], runs: pd.DataFrame) -> Iterator[dict[str, Any]]:
     base, metric = comparison["systems"][0], comparison["metric"]
     groups = {system: part.sort_values("seed") for system, part in runs.groupby("system")}
-    # All rows have the same number of decimals, chosen so that the largest mean has four digits.
+    # All rows are shown with the same number of decimals, chosen so that the largest mean has four digits.
     digits = max(0, 3 - floor(log10(max(abs(part["value"].mean()) for part in groups.values()) or 1)))
     verdict, sentence = judged(comparison, runs, digits)
     shown = {"_title": comparison["title"], "_base": display_name(base), "_digits": digits}

@@ -18,13 +18,17 @@ SENTENCES = 10  # number of sentences per system
 
 
 def alignment_figures(results: Iterable[Result]) -> dict[str, Figure]:
-    """Return a figure per corpus and system that has alignments, for SENTENCES sentences of the first seed."""
+    """Return a figure for each corpus and each system with alignments in the results.
+
+    A figure shows SENTENCES sentences that the run of the first seed translated.
+    """
     subtitle = "rows: written words; columns: words of the source; darker: more attention"
     figures = {}
     for corpus, systems in by_corpus(results, "alignments"):
         for system, runs in systems.items():
             squares = runs[0].tables["alignments"]
-            squares = squares.assign(sentence=squares.groupby("sentence").ngroup() + 1)  # number sentences without gaps
+            # renumber sentences from 1, without gaps
+            squares = squares.assign(sentence=squares.groupby("sentence").ngroup() + 1)
             shown = squares[squares["sentence"] <= SENTENCES]
             figures[f"{corpus}-{system}"] = heat_map(
                 shown, ["sentence"], f"Attention of {display_name(system)}", subtitle

@@ -4,8 +4,8 @@
     answer: Yes, from {kn5: test/perplexity_word|.2f} to {gpt: test/perplexity_word|.2f}.
 
 Each pair of braces contains a system, the name of a metric in `metrics.json`, and a number format. The answer shows the
-metric's mean over seeds instead of the braces. With `interval` before the format, it shows the bounds of the 95 %
-interval over test units (documents, lines or examples). If a metric was measured on several corpora, write the corpus
+metric's mean over seeds instead of the braces. With `interval` before the format, the answer shows the bounds of the 95
+% interval over test units (documents, lines or examples). If a metric was measured on several corpora, write the corpus
 before its name, as in `ptb/test/perplexity_word`.
 """
 
@@ -22,7 +22,7 @@ def answered(template: str, frame: pd.DataFrame) -> str:
     """Replace each pair of braces in an answer by the number that it describes.
 
     Args:
-        template: the sentences.
+        template: the answer, with a description of each number in braces.
         frame: the study's results averaged over seeds (`results.aggregate`), a row per system and metric.
 
     Raises: UsageError: a system, metric or format does not exist, or a metric was measured on several corpora.

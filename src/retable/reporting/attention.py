@@ -14,8 +14,8 @@ from retable.reporting.markup import Column, Row, Table, Value
 from retable.reporting.names import display_name
 from retable.reporting.results import Result
 
-ERRORS = 2  # A bold share exceeds that of trivial attention by more than this many standard errors.
-SHARES = {  # Values of the column `share` in `heads.csv`, with heading and title in the table.
+ERRORS = 2  # A share is bold if it exceeds the share of trivial attention by more than this many standard errors.
+SHARES = {  # For each value of the column `share` in `heads.csv`: heading and title of its column in the table.
     "itself": ("To the word", "itself"),
     "previous": ("To the word", "before"),
     "next": ("To the word", "after"),
@@ -25,13 +25,14 @@ SHARES = {  # Values of the column `share` in `heads.csv`, with heading and titl
     "far_subject": ("Verb to its subject, not directly before it", "attention"),
     "far_subject_first": ("Verb to its subject, not directly before it", "most"),
 }
-FLOORS = {"equal": "equal attention", "offset": "the usual distance"}  # trivial attention: name in metrics, label
+# trivial attention: name in the metrics, label in the table
+FLOORS = {"equal": "equal attention", "offset": "the usual distance"}
 
 
 def attention_figures(results: Iterable[Result]) -> dict[str, Figure]:
     """Return a figure per trained model: the words attended to, for a chosen sentence, layer and head.
 
-    A square has a frame if its row is a verb and its column the verb's subject.
+    A square has a frame if its row is a verb and its column is the subject of this verb.
     """
     subtitle = "from words at the left to words above; darker: more; framed: from a verb to its subject"
     return {
@@ -50,8 +51,8 @@ def attention_figures(results: Iterable[Result]) -> dict[str, Figure]:
 def heads_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFrame]]:
     """Return the table of attention heads with its rows, or an empty list if no heads were measured.
 
-    There is a row per system, seed, layer and head. After the heads of each seed, there are rows with the scores of
-    trivial attention (FLOORS).
+    There is a row per system, seed, layer and head. After the heads of each seed, there are rows with the scores of two
+    trivial patterns of attention (FLOORS).
     """
     panels: dict[str, list[Row]] = {}
     frames = []

@@ -18,7 +18,7 @@ OVERALL_ROWS = {  # metrics over all pairs, with the labels of their rows
 def phenomena_table(frame: pd.DataFrame) -> Table:
     """Return the table of BLiMP: a row per phenomenon, followed by rows over all pairs (OVERALL_ROWS).
 
-    Each system has columns, from the worst to the best. Columns of published systems follow.
+    Each system has two columns. Systems are sorted from the worst to the best; published systems come last.
     """
     measured, published = frame[frame["n"] > 0], frame[frame["n"] == 0]
     systems, others = _from_the_worst(measured), _from_the_worst(published)
@@ -66,7 +66,7 @@ def _accuracies(systems: list[str]) -> list[Column]:
 
 
 def _values(part: pd.DataFrame, split: str, metric: str, systems: list[str]) -> list[Value]:
-    """Return the mean and the interval of each system in one row of the table."""
+    """Return one row of the table: the mean and the interval of each system."""
     rows = part[(part["split"] == split) & (part["metric"] == metric)]
     cells = {cell["system"]: cell for _, cell in rows.iterrows()}
     pairs = ((mean_value(cell, 1, 100), interval_value(cell, 1, 100)) for cell in map(cells.get, systems))

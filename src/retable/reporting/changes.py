@@ -20,7 +20,7 @@ from retable.reporting.results import CELL
 NUMBERS = ("mean", "ci_low", "ci_high")
 SAME, WITHIN, MOVED, NEW, GONE = "the same", "within the interval", "moved", "new", "gone"
 ORDER = (MOVED, WITHIN, NEW, GONE)
-DIGITS = 1e-5  # relative tolerance for equal numbers, because tables have six digits
+DIGITS = 1e-5  # numbers within this relative tolerance are equal, because tables have six digits
 
 
 def tables_of(folder: Path) -> dict[str, str]:
@@ -81,10 +81,10 @@ def aggregates(tables: Iterable[str]) -> pd.DataFrame:
 
 
 def changes(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per number of either frame: its old and new values, and the kind of change.
+    """Return a row per number in the frames: old value, new value, and kind of change.
 
-    A mean has moved if it is outside its earlier 95 % interval. If each frame has a single corpus, and the two differ,
-    rows are matched without regard to the corpus.
+    A mean has moved if it is outside its earlier 95 % interval. If each frame has a single corpus, and these two
+    corpora differ, rows are matched without regard to the corpus.
     """
     corpora = [{*frame["corpus"]} for frame in (before, after)]
     keys = [*CELL]

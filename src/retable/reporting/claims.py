@@ -45,7 +45,8 @@ def check_tables(folder: Path, tables: Mapping[str, Iterable[Sequence[Any]]]) ->
         columns = {column for row in own for column in _columns(row[len(key) :])}
         if missing := [name for name in [*key, *sorted(columns)] if name not in measured]:
             raise UsageError(
-                f"{path} has no column {', '.join(missing)}, which its bands need; name a table with this column"
+                f"{path} has no column {', '.join(missing)}, which the bands of this table need; "
+                "name a table with this column"
             )
         yield from ((holds, f"{table}: {line}") for holds, line in check_rows(measured, own))
 
@@ -57,7 +58,7 @@ def check_rows(measured: pd.DataFrame, rows: Iterable[Sequence[Any]]) -> Iterato
 
     def cell(key: tuple[str, ...]) -> Any:
         if key in cells.index and isinstance(cells.loc[key], pd.DataFrame):
-            raise UsageError(f"several rows match {' '.join(key)}, but a band needs one; leave the band out")
+            raise UsageError(f"several rows match {' '.join(key)}, but a band must match one row; remove the band")
         return cells.loc[key] if key in cells.index else {"verdict": "missing"}
 
     for row in rows:

@@ -37,8 +37,8 @@ SMALL = 1e-4  # a smaller p-value is shown as ≤ 0.0001
 def comparable(runs: pd.DataFrame, others: pd.DataFrame) -> bool:
     """Check whether the runs of two systems on one metric can be compared.
 
-    If both systems have scores per test unit, the units must be the same. Otherwise each system needs two or more
-    runs.
+    If both systems have scores per test unit, the units must be the same. If a system has no scores per test unit, each
+    system needs two or more runs.
     """
     units = [units_of(each) for each in (runs, others)]
     return units[0].text == units[1].text if units[0] and units[1] else min(len(runs), len(others)) > 1
@@ -52,8 +52,8 @@ def difference(runs: pd.DataFrame, others: pd.DataFrame) -> Comparison:
     if not comparable(runs, others):
         names = " and ".join(each["result"].iloc[0].name for each in (runs, others))
         raise UsageError(
-            f"{names} have no scores of the same units; evaluate both on the same text, with tokenizers that lose none "
-            "of it"
+            f"{names} have no scores of the same units; evaluate both on the same text, with tokenizers that lose no "
+            "part of the text"
         )
     has_units = units_of(runs) and units_of(others)
     sums = [[*each["sums"]] if has_units else [] for each in (runs, others)]
@@ -128,7 +128,7 @@ def with_names(values: pd.DataFrame) -> pd.DataFrame:
 def row_of(runs: pd.DataFrame, others: pd.DataFrame) -> dict[str, Any]:
     """Return the row of one comparison, for one metric and corpus.
 
-    Both frames come from `with_names`.
+    The frames of both systems come from `with_names`.
     """
     row: dict[str, Any] = {"corpus": runs["corpus"].iloc[0], "metric": runs["name"].iloc[0]}
     for side, each in (("", runs), ("other_", others)):
@@ -149,9 +149,10 @@ def compare(a: str, b: str, metric: str | None = None, study: str | None = None)
         metric: compare only this metric, named as in metrics.json: `test/perplexity_word`, `sentiment/test/accuracy`.
         study: read the committed records of this study; by default read the cells in `outputs/`.
 
-    Returns: a row per corpus and metric. It contains both means with their standard deviations over seeds, and the
-        difference (in nats if the metric is a perplexity) with its 95 % interval. It also contains p, p with Holm's
-        correction over all rows, the number of pairs of runs in which `a` is better, and the verdict.
+    Returns: a row per corpus and metric. A row contains both means with their standard deviations over seeds, and the
+        difference (in nats if the metric is a perplexity) with its 95 % interval. A row also contains the p-value, the
+        p-value with Holm's correction over all rows, the number of pairs of runs in which `a` is better, and the
+        verdict.
 
     Raises: UsageError: a cell or system does not exist, or the two have no metric in common.
     """
@@ -227,7 +228,7 @@ def _measured(stage: Path, pattern: str) -> Iterator[tuple[Path, dict[str, Any]]
 
 
 def _is_named(name: str, place: Path, run: Mapping[str, Any]) -> bool:
-    """Check whether a name means this cell, its system, or the trained cell that this evaluation measures."""
+    """Check whether `name` means this cell, its system, or the trained cell that this evaluation measures."""
     if run["system"] == name:
         return True
     cell = name.removeprefix("outputs/").strip("/")

@@ -71,7 +71,8 @@ def phenomena_figure(corpus: str, frame: pd.DataFrame) -> Figure:
     low, high = min(0, frame["ci_low"].min()), frame["ci_high"].max()
     frame = frame.assign(end=frame["ci_high"].clip(lower=0), family=frame["system"].map(family))
     width = (WIDTH - axis_width(order)) / 2 - GAP
-    room = (text_width("0.00") + 8) / width  # share of the width for the numbers next to the bars
+    # share of the figure's width that is reserved for the numbers next to the bars
+    room = (text_width("0.00") + 8) / width
     scale = alt.Scale(domain=[low, low + (high - low) / (1 - room)], nice=False)
     titles = {"mean": "nats above the entropy", "ci_low": "from", "ci_high": "to", "entropy": "entropy", "n": "runs"}
     tooltip = [alt.Tooltip("phenomenon:N"), alt.Tooltip("system:N")]
@@ -128,7 +129,7 @@ def _positions_figure(corpus: str, systems: Systems) -> Figure:
 
 
 def _gradients_figure(corpus: str, systems: Systems) -> Figure:
-    """Draw gradient norms: above by distance in tokens, below as the share of batches that exceed a norm.
+    """Draw two panels: gradient norms by distance in tokens, and the share of batches that exceed each norm.
 
     Each system has a line. Dotted lines show norms after clipping.
     """
@@ -179,7 +180,8 @@ def sampling_figure(corpus: str, frame: pd.DataFrame) -> Figure:
     ):
         drawn = frame.assign(x=frame["self_bleu"], y=factor * frame[score], variant=frame["method"])
         drawn = drawn[["system", "variant", "value", "x", "y"]].dropna(subset=["y"])
-        lines = drawn[drawn["variant"] != "text"][::-1]  # reversed: names at the less varied end
+        # reversed, so that names are at the end of the lines with less varied samples
+        lines = drawn[drawn["variant"] != "text"][::-1]
         text = drawn.loc[drawn["variant"] == "text", ["x", "y"]].head(1).assign(system="held-out text")
         x = Scale.over("self-BLEU (higher: less varied)", drawn["x"])
         y = Scale.over(label, drawn["y"])

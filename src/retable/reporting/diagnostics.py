@@ -99,7 +99,7 @@ def phenomena_frame(systems: Systems) -> pd.DataFrame:
         best = min(means, key=lambda system: means[system][0])
         for system, runs in systems.items():
             own = replicates[system]
-            # a resample without a token of the phenomenon has no excess
+            # the excess is undefined in a resample without tokens of the phenomenon
             own = own[np.isfinite(own)] if np.isfinite(own).any() else own
             (mean, std), (low, high) = means[system], percentile_interval(own, n=sums[system].shape[1])
             p = paired_test(means[best][0] - mean, replicates[best] - replicates[system])
@@ -113,7 +113,7 @@ def phenomena_frame(systems: Systems) -> pd.DataFrame:
 
 
 def _excess(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Compute the excess nats per token, (…); NaN without tokens.
+    """Compute the excess nats per token, (…); NaN if there are no tokens.
 
     sums: number of tokens, nats of a system, and nats of the true distribution, (…, 3).
     """
@@ -132,7 +132,10 @@ def _unit_sums(table: pd.DataFrame, name: str) -> NDArray[np.float64]:
 
 
 def gradients_rows(results: Iterable[Result]) -> pd.DataFrame:
-    """Return a row per corpus and system with means over seeds, from the fastest to the slowest gradient decay."""
+    """Return gradient measurements, as means over seeds: a row per corpus and system.
+
+    Rows are sorted from the fastest to the slowest gradient decay.
+    """
     names = ("factor", "r2", "reach", "norm_median", "norm_90", "norm_max", "clipped")
     rows = []
     for corpus, systems in by_corpus(results, "gradients"):

@@ -99,5 +99,5 @@ def _published(cell: tuple[str, ...], references: pd.DataFrame) -> list[dict]:
 
 
 def _relative(baseline: float, increase: float) -> float:
-    """Return the share of the baseline's error (1 − score) that the increase removes."""
+    """Return the share of the baseline's error (1 − score) that the increase in score removes."""
     return increase / (1 - baseline) if baseline < 1 else nan

@@ -25,7 +25,8 @@ Figure: TypeAlias = ChartType
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#c0649c", "#c78500", "#3d9bd1", "#8a7a00", "#595959")
 INK = "#333333"
 FAINT = "#8c8c8c"  # Colour of bounds, and of systems in the background.
-WIDTH = 500  # Approximate width of a figure in pixels. Scaled to a phone, its text is still 9 pixels high.
+# Approximate width of a figure in pixels. On a phone, where the figure is scaled down, text is still 9 pixels high.
+WIDTH = 500
 SIZE, TITLE_SIZE = 13, 15  # Font sizes of texts and titles.
 BOLD = 1.13  # Width of bold text relative to normal text.
 LINE = 15  # Height of a line of text, in pixels.
@@ -49,7 +50,8 @@ FAMILIES = {
 OTHER = "other"
 _PLACES = re.compile(r' (?:d|transform|opacity|[xy]2)="[^"]*"')
 _DECIMALS = re.compile(r"-?\d+(?:\.\d+)?e-\d+|-?\d+\.\d{4,}")
-# Widths of letters in DejaVu Sans as shares of the font size, rounded up. Letters that are not listed have 0.64.
+# Widths of letters in DejaVu Sans as shares of the font size, rounded up. Letters that are not listed have the width
+# 0.64.
 _WIDTHS = {
     letter: width
     for width, letters in (
@@ -156,7 +158,7 @@ def text_width(text: str, size: float = SIZE) -> float:
 def wrapped(text: str, width: float, size: float = SIZE) -> list[str]:
     """Split a text at spaces into lines of about equal length.
 
-    A line is wider than `width` only if a single word is.
+    A line is wider than `width` only if it is a single word.
     """
     lines = _greedy(text, width, size)
     while len(shorter := _greedy(text, 0.95 * width, size)) == len(lines) > 1:
@@ -238,8 +240,8 @@ def rounded(svg: str) -> str:
 def _drawn(part: Any) -> Any:
     """Remove the interactive parts of a specification, and escape invisible characters.
 
-    The interactive parts are often most of a file. Without the escapes, a character that XML does not allow would end
-    the whole process during the conversion to SVG.
+    The interactive parts often make up most of a file. Without the escapes, a character that XML does not allow would
+    end the whole process during the conversion to SVG.
     """
     match part:
         case str():
@@ -252,7 +254,7 @@ def _drawn(part: Any) -> Any:
 
 
 def _waits_for_a_pointer(part: Any) -> bool:
-    """Check whether a part is a selection, or has marks that are visible only when selected."""
+    """Check whether a part of a chart is a selection, or has marks shown only if selected."""
     match part:
         case {"select": _} | {"encoding": {"opacity": {"condition": _, "value": 0}}}:
             return True

@@ -66,7 +66,7 @@ def glue_differences(values: pd.DataFrame, averages: pd.DataFrame, baseline: str
 def _averages(values: pd.DataFrame) -> pd.DataFrame:
     """Average the scores of each run over GLUE's tasks, with and without WNLI.
 
-    A run is left out if it lacks a task that another run of the same corpus has.
+    A run is left out if it has no score on a task on which another run of the same corpus has a score.
     """
     scores = _task_scores(values.set_index(["system", "seed", "task", "metric"])["value"])
     runs = values.groupby(["system", "seed"])["result"].agg(list)
@@ -79,7 +79,7 @@ def _averages(values: pd.DataFrame) -> pd.DataFrame:
 
 
 def _averaged(scores: pd.DataFrame) -> dict[str, list[str]]:
-    """Return the tasks that each average includes, by the name of the average."""
+    """Map the name of each average to the tasks that the average includes."""
     without = [task for task in TASKS if task in scores and task != "wnli"]
     averaged = {"average": [*without, "wnli"], "average_without_wnli": without}
     return {name: tasks for name, tasks in averaged.items() if tasks and set(tasks) <= set(scores)}
@@ -106,7 +106,7 @@ def _aggregated(values: pd.DataFrame) -> pd.DataFrame:
 def _published(frame: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
     """Average the scores of published systems over the tasks that this study ran.
 
-    A published system is left out if it lacks a score for one of these tasks.
+    A published system is left out if it lacks a score for a task that this study ran.
     """
     rows = []
     for corpus, part in frame[frame["n"] == 0].groupby("corpus"):
@@ -125,7 +125,7 @@ def _differences(values: pd.DataFrame, baseline: str) -> pd.DataFrame:
 
     A row has an interval over seeds, and an interval and a p-value over test examples. `significant` is true if the
     interval over seeds excludes 0 and the p-value is below SIGNIFICANT. Averages over tasks have no scores per example,
-    so only the seeds count.
+    so `significant` depends only on their interval over seeds.
     """
     rows, keys = [], [*(("glue", name) for name in AVERAGES), *TITLES]
     for (corpus, task, _, metric), part in values.groupby(CELL[1:]):
@@ -152,9 +152,9 @@ def _differences(values: pd.DataFrame, baseline: str) -> pd.DataFrame:
 
 
 def _over_examples(mean: float, base: UnitSums | None, own: UnitSums | None) -> tuple[float, float, float]:
-    """Return the bootstrap interval of a difference over test examples, and its p-value.
+    """Return the interval of a difference (bootstrap over test examples), and the p-value.
 
-    All three numbers are NaN if the two systems were not measured on the same examples.
+    Both ends and the p-value are NaN if the two systems were not measured on the same examples.
     """
     if base is None or own is None or base.text != own.text:
         return np.nan, np.nan, np.nan

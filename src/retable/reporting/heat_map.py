@@ -10,7 +10,7 @@ import pandas as pd
 from retable.reporting.figures import COLOURS, INK, Figure, titled
 
 CELL = 24  # Side of a square, in pixels.
-FAINT = 0.02  # Smaller weights are not drawn, because they would be invisible.
+FAINT = 0.02  # Weights below this value are not drawn, because they would be invisible.
 LETTERS = 50  # Maximum number of characters of a sentence in the menu.
 
 
@@ -20,11 +20,11 @@ def heat_map(squares: pd.DataFrame, choices: Sequence[str], title: str, *subtitl
     Args:
         squares: a row per square with the columns in `choices`, `target_place`, `target`, `source_place`, `source`, and
             `weight` from 0 to 1, which determines the shade.
-        choices: columns whose numbers a menu offers; the first is `sentence`.
+        choices: columns with a menu, in which users choose a number; the first column is `sentence`.
         title, subtitle: texts of the figure; the chosen numbers follow the title.
         framed: name of a column that is 1 for squares with a frame.
     """
-    words: list[str] = []  # words of all sentences; squares refer to them by number, which saves bytes
+    words: list[str] = []  # words of all sentences; squares refer to words by number, which saves bytes
     for side in ("target", "source"):
         of_side = ["sentence", f"{side}_place"]
         words_of_side = squares[[*of_side, side]].drop_duplicates(of_side).sort_values(of_side)

@@ -1,4 +1,4 @@
-"""Label efficiency: a pretrained model against the same model from scratch, by number of labels.
+"""Label efficiency: a pretrained model against the same model trained from scratch, by number of labels.
 
 A study may set these keys under `label_efficiency`:
 
@@ -32,8 +32,8 @@ def scores_by_labels(settings: Mapping[str, Any], values: pd.DataFrame) -> pd.Da
     """Return a row per task, corpus and number of labels; `values` is a frame from `results.tidy`.
 
     Scores are multiplied by 100. For each of the two systems, a row contains the runs, mean, std and interval over
-    seeds. It also contains the gain of pretrained over scratch with its interval, the Bayes-optimal score, and the
-    task's verdict and notes.
+    seeds. A row also contains the gain of pretrained over scratch with the gain's interval, the Bayes-optimal score,
+    and the task's verdict and notes.
 
     Raises: UsageError: settings are invalid, or one system lacks runs for a number of labels that the other has.
     """

@@ -13,7 +13,7 @@ from retable.reporting.names import display_name
 from retable.reporting.results import Result
 
 TRAINING, VALIDATION = "train/loss", "validation/loss"
-NOISE = 0.01  # A fall of a single run's loss by fewer nats (one per cent of perplexity) may be noise.
+NOISE = 0.01  # A fall of one run's loss by fewer nats than this (one per cent of perplexity) may be noise.
 ENOUGH = 6  # Minimum number of validation losses for a curve.
 DECAY = 0.9  # Decay of the moving average of training losses.
 
@@ -34,9 +34,9 @@ def learning_curves(results: Iterable[Result]) -> dict[str, Figure]:
 
     There is a figure per stage, corpus, task and kind of loss. Language models share one kind of loss, nats of the next
     token; each other objective has a separate kind. The line is the validation loss if every run has at least ENOUGH
-    values of it. Otherwise it is the smoothed training loss, with validation losses as points. Steps that some seeds
-    have not reached are left out. A dashed line is the lowest possible loss on text of the built-in grammar, if all
-    runs have the tokens and the corruption for which this bound was computed.
+    validation losses. If a run has fewer validation losses, the line is the smoothed training loss, with validation
+    losses as points. Steps that some seeds have not reached are left out. A dashed line is the lowest possible loss on
+    text of the built-in grammar, if all runs have the tokens and the corruption for which this bound was computed.
     """
     groups: dict[tuple[str, str, str], list[Result]] = defaultdict(list)
     bounds: dict[tuple[str, str], float] = {}
@@ -65,10 +65,10 @@ def learning_curves(results: Iterable[Result]) -> dict[str, Figure]:
 def still_falling(results: Iterable[Result]) -> list[str]:
     """Return a line per system whose validation loss was still falling at the end of training.
 
-    The last validation loss must be lower than all earlier ones by more than the noise, averaged over seeds. Earlier
-    ones are those in the first nine tenths of the steps, because some runs validate just before the last step. The
-    noise is NOISE, or the standard deviation of the last loss over seeds if that is larger. Systems with a task are
-    left out.
+    A system is listed if, on average over seeds, the last validation loss is lower, by more than the noise, than all
+    losses in the first nine tenths of the steps. Other losses in the last tenth are ignored, because some runs validate
+    just before the last step. The noise is NOISE, or the standard deviation of the last loss over seeds if that is
+    larger. Systems that were trained on a task are left out.
     """
     groups: dict[tuple[str, str], list[tuple[int, float, float]]] = defaultdict(list)
     for result in results:
@@ -108,7 +108,8 @@ def _curves(title: str, results: list[Result], bound: float | None) -> Figure | 
     for (system, metric), part in curves.groupby(["system", "metric"]):
         seeds = part.pivot_table(index="step", columns="run", values="value").dropna()
         if metric == TRAINING:
-            seeds = seeds.ewm(alpha=1 - DECAY).mean()  # pandas corrects the bias of the first steps
+            # pandas corrects the bias of the moving average in the first steps
+            seeds = seeds.ewm(alpha=1 - DECAY).mean()
         ends = {"low": seeds.min(axis=1), "high": seeds.max(axis=1)}
         line = pd.DataFrame({"x": seeds.index, "y": seeds.mean(axis=1), **ends})
         lines.append(line.assign(system=system, variant=names[metric]))

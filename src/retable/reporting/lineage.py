@@ -68,7 +68,7 @@ class Measured:
 def lineage_rows(
     years: Mapping[str, int], values: pd.DataFrame, results: Sequence[Result], tuned: str = ""
 ) -> pd.DataFrame:
-    """Return a row per system of the lineage, for each corpus on which all of them were measured.
+    """Return a row per system of the lineage, for each corpus on which all systems were measured.
 
     Args:
         years: the year of each system, in the order of the table.
@@ -99,7 +99,7 @@ def lineage_rows(
 
 
 def _compared(years: Mapping[str, int], values: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Yield a row per system, whose perplexity is compared with the system before it; oracles are last."""
+    """Yield a row per system, with a comparison to the system before it; the rows of oracles come last."""
     before: pd.DataFrame | None = None
     for system, year in years.items():
         runs = values[values["system"] == system].sort_values("seed")

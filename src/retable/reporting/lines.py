@@ -38,7 +38,9 @@ GAP = 30  # If a line ends within this many pixels of the right edge, its name i
 
 @dataclass(frozen=True)
 class Scale:
-    """An axis from `low` to `high`; `format` is a number format of D3, by default the digits that the ticks need."""
+    """An axis from `low` to `high`; `format` is a number format of D3, by default with as many digits as the ticks
+    need.
+    """
 
     title: str
     low: float
@@ -100,7 +102,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Look:
-    """The style of a variant's line; if `dash` is None, only its points are drawn."""
+    """The style of a variant's line; if `dash` is None, only the points of the line are drawn."""
 
     dash: tuple[int, int] | None = (1, 0)
     is_marked: bool = False
@@ -110,8 +112,8 @@ class Look:
 def round_ticks(low: float, high: float) -> list[float]:
     """Return at most seven round numbers between low and high for a log scale.
 
-    If `high` is less than five times `low`, the ticks have equal steps. Otherwise there are as many ticks per power of
-    ten as fit.
+    If `high` is less than five times `low`, the ticks have equal steps. If `high` is larger, there are as many ticks
+    per power of ten as fit.
     """
     if high / low < 5:
         steps = (step * 10.0**power for power in range(-30, 30) for step in (1, 2, 5))
@@ -135,7 +137,7 @@ def significant(frame: pd.DataFrame) -> pd.DataFrame:
 def apart(pixels: ArrayLike, length: float, distance: float) -> NDArray[np.float64]:
     """Move positions on an axis as little as possible, so that all are at least `distance` apart.
 
-    length: length of the axis in pixels; the new positions are within it if there is room for all.
+    length: length of the axis in pixels; the new positions are within the axis if there is room for all of them.
     """
     pixels = np.asarray(pixels, dtype=float)
     order, steps = np.argsort(pixels, kind="stable"), distance * np.arange(len(pixels))
@@ -221,7 +223,7 @@ def line_panel(
 
 
 def stacked(panels: Sequence[Figure]) -> alt.ConcatChart:
-    """Join panels vertically; each keeps separate colours, shapes and dashes."""
+    """Join panels vertically; each panel has separate scales of colours, shapes and dashes."""
     independent: Any = dict.fromkeys(("color", "shape", "strokeDash"), "independent")
     return alt.concat(*panels, columns=1).resolve_scale(**independent)
 
@@ -274,8 +276,8 @@ def _ends(
 ) -> list[alt.Chart]:
     """Return layers with the systems' names at the ends of their lines.
 
-    A short line in the system's colour connects each name to its line. If a line ends near the right edge, its name is
-    in a column beyond the edge.
+    A short line in the system's colour connects each name to its line. If a line ends near the right edge, the system's
+    name is in a column beyond the edge.
     """
     order = frame["variant"].map(variants.index)
     firsts = frame[order == order.groupby(frame["system"]).transform("min")]

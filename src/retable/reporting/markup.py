@@ -8,7 +8,7 @@ from itertools import groupby
 from retable.core.escaping import latex, markdown
 
 SHOWN = 7  # Maximum number of columns that are visible at first.
-# Groups and titles of less important columns; the least important is last.
+# Titles or groups of less important columns; the least important comes last.
 LESS = ("published", "95 % interval", "Validation", "Runs", "Context", "FLOPs", "Note")
 
 
@@ -47,16 +47,16 @@ class Table:
     name: str
     title: str
     columns: list[Column]
-    panels: dict[str, list[Row]]  # rows by corpus, or by another property, which `panel` names
+    panels: dict[str, list[Row]]  # rows by corpus, or by the property that `panel` names
     notes: list[str]
     panel: str = "Corpus"
-    lead: tuple[str, ...] = ()  # names of further columns that are visible at first, by importance
+    lead: tuple[str, ...] = ()  # columns that are visible at first in addition to column 1, by importance
 
 
 def leading(columns: Sequence[Column], lead: Sequence[str] = ()) -> list[int]:
     """Return the indices of the columns that are visible at first, at most SHOWN, by importance.
 
-    These are the first column and the columns in `lead`. If the table has no column of `lead`, all columns are
+    The first column and the columns in `lead` are visible. If the table has no column of `lead`, all columns are
     candidates, and those in LESS come last.
     """
     listed = [place for name in dict.fromkeys(lead) for place in range(1, len(columns)) if columns[place].name == name]
@@ -69,7 +69,7 @@ def _less(column: Column) -> int:
 
 
 def markdown_table(table: Table, folded: bool = True) -> str:
-    """Convert a table to Markdown: heading, panels with the leading columns, all columns in a fold, notes.
+    """Convert a table to Markdown: a heading, panels with the most important columns, all columns in a fold, and notes.
 
     folded: if false, all columns are visible, without a fold.
     """
@@ -88,7 +88,8 @@ def _panels(table: Table, places: Sequence[int]) -> Iterator[str]:
     for corpus, rows in table.panels.items():
         fields = [[_markdown(column.name) for column in columns]]
         fields += [[_field(row.values[place]) for place in places] for row in rows]
-        # Fields are padded, so that the source is readable. A rule has at least one dash, and a colon for numbers.
+        # Fields are padded, so that the source is readable. The line below the header has at least one dash per column,
+        # and a colon for columns with numbers.
         rules = [1 + column.numeric for column in columns]
         widths = [max(rule, *map(len, column)) for rule, column in zip(rules, zip(*fields, strict=True), strict=True)]
         sized = zip(columns, widths, strict=True)

@@ -1,6 +1,6 @@
 """Parts of a study that are not run, with their missing requirements, such as GPUs or data.
 
-A study lists them under `lacks`, by group of `conf/` and by name:
+A study lists these parts under `lacks`, by group of `conf/` and by name:
 
     lacks:
       task: {snli: data/snli}

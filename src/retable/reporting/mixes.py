@@ -1,6 +1,7 @@
 """Tables and figures of how task models mix ELMo's layers: layer shares s and scale γ.
 
-Peters et al. (2018, arXiv 1802.05365, equation 1 and figure 2). Equal data give byte-identical figures.
+The figures follow Peters et al. 2018 (arXiv 1802.05365, equation 1 and figure 2). Equal data give byte-identical
+figures.
 """
 
 from collections.abc import Iterable
@@ -16,12 +17,12 @@ from retable.reporting.names import display_name
 from retable.reporting.results import Result
 
 FILL = "#e9aa7f", "#ffffff", "#7fb8d8"  # Colours of shares below, at and above 1 / number of layers.
-LEAST = 0.1  # The distance from an equal share that gets the full colour is at least this large.
+LEAST = 0.1  # Only shares at least this far from an equal share get the full colour.
 CELL = 62, 30  # Width and height of a square, in pixels.
 
 
 def mixes_frame(results: Iterable[Result]) -> pd.DataFrame:
-    """Return a row per corpus, system, task and layer, with mean and std over seeds of share and scale.
+    """Return a row per corpus, system, task and layer, with mean and std of share and scale over seeds.
 
     Mixes of a single layer, whose share is always 1, are omitted.
     """

@@ -9,7 +9,7 @@ import yaml
 
 
 def display_name(key: str) -> str:
-    """Return the display name of a system or tokenizer; its key if `names.yaml` has no name for it.
+    """Return the display name of a system or tokenizer, or the key if `names.yaml` has no name for this key.
 
     `kn5` is "Kneser–Ney 5-gram (modified)". The names of derived systems follow rules: `lstm_neural_cache` is "LSTM +
     neural cache".
@@ -18,7 +18,7 @@ def display_name(key: str) -> str:
 
 
 def meaning(head: str) -> str:
-    """Return the explanation of a column's title, or of a heading over columns; "" for an unknown one."""
+    """Return the explanation of a column's title, or of a heading over columns; "" for an unknown title."""
     return _contents()["heads"].get(head, "")
 
 

@@ -18,8 +18,8 @@ Lists = Mapping[str, Sequence[pd.Series]]  # Lists of the neighbours of each wor
 def neighbours_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFrame]]:
     """Return tables of words' nearest neighbours, one per corpus, with their rows.
 
-    The header of a table has the words and their frequency ranks, and each system has a panel. Only the first of
-    several seeds is shown. Systems with other words or ranks have a separate table.
+    The header of a table has the words and their frequency ranks, and each system has a panel. If a system has several
+    seeds, only the first is shown. Systems whose words or ranks differ have separate tables.
     """
     tables = []
     note = (
@@ -47,7 +47,7 @@ def neighbours_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFra
 def unseen_neighbours_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFrame]]:
     """Return tables of the neighbours of words outside the training text, one per corpus, with their rows.
 
-    A table shows WORDS such words, with a panel per system. Only the first of several seeds is shown.
+    A table shows WORDS unseen words, with a panel per system. If a system has several seeds, only the first is shown.
     """
     tables = []
     for corpus, systems in by_corpus(results, "unseen_words"):
@@ -83,7 +83,7 @@ def _table(
 ) -> Table:
     """Return a table with a panel per system and a column per word.
 
-    A second text is below each word in the header.
+    In the header, each word has a second text below it, such as its frequency rank.
     """
     panels = {
         display_name(system): [

@@ -37,13 +37,13 @@ def with_overlap(frame: pd.DataFrame, results: Iterable[Result]) -> pd.DataFrame
 
 
 def overlap_note(frame: pd.DataFrame) -> list[str]:
-    """Return the note on overlap for a table of these rows, in a list; empty without overlap."""
+    """Return, as a list, the note on overlap of these rows; empty if no row has overlap."""
     shares = dict.fromkeys(filter(None, frame["_overlap"])) if "_overlap" in frame else {}
     return [NOTE.format("; ".join(shares))] if shares else []
 
 
 def _shares(name: str, split: str, values: dict[str, set[float]]) -> str:
-    """Describe the overlap of a task or corpus; it is a range if systems have different training examples."""
+    """Describe the overlap of a task or corpus; a share is a range if systems have different training examples."""
     parts = [f"{_percent(values[part])} {text}" for part, text in PARTS.items() if part in values]
     return f"{name} ({split}) {', '.join(parts)}"
 

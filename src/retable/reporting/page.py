@@ -1,7 +1,8 @@
 """The page of a study, `report.html`: one file that needs no network, with sortable tables and interactive figures.
 
-A click on a number opens the entries of the cells (runs) that it comes from. The page describes one execution of the
-study, with its MLflow runs, commits and seconds. The CSV, Markdown and SVG files next to it depend only on the numbers.
+A click on a number opens the entries of the cells (runs) that the number comes from. The page describes one execution
+of the study, with its MLflow runs, commits and seconds. The CSV, Markdown and SVG files next to the page depend only on
+the numbers.
 """
 
 import json
@@ -87,7 +88,10 @@ def _charts(figures: Mapping[str, Figure]) -> list[dict[str, Any]]:
 
 
 def failures(frame: pd.DataFrame) -> list[str]:
-    """Return a line per number outside its tolerance; the tables' notes give known reasons."""
+    """Return a line per number that is outside the tolerance of the published number.
+
+    The notes of the tables contain known reasons why a number is outside its tolerance.
+    """
     return [
         f"{display_name(row.system)} on {row.corpus}, {row.split} {row.metric}: "
         f"{row.mean:.{2 if row.metric in LIKELIHOODS else 4}f}, published "
@@ -99,7 +103,8 @@ def failures(frame: pd.DataFrame) -> list[str]:
 def verdicts(frame: pd.DataFrame) -> list[tuple[str, int, str]]:
     """Return each verdict with the number of its rows and its meaning.
 
-    Published rows that were not run are counted separately. If no row was judged, only their counts are returned.
+    Published rows that were not run are counted separately. If no row was judged, only the counts of the rows that were
+    not run are returned.
     """
     counts = Counter(frame["verdict"])
     judged = [
@@ -115,7 +120,7 @@ def verdicts(frame: pd.DataFrame) -> list[tuple[str, int, str]]:
 
 
 def _sources(frame: pd.DataFrame) -> Iterable[str]:
-    """Yield a line per source with all its published numbers."""
+    """Yield a line per publication with all numbers that it published."""
     for source, rows in frame[frame["published"].notna()].groupby("source", sort=False):
         numbers = [
             f"{display_name(row.system)}, {row.corpus}, {row.split}: {row.published:g}"
@@ -128,8 +133,8 @@ def _sources(frame: pd.DataFrame) -> Iterable[str]:
 def _table(table: Table) -> dict[str, Any]:
     """Convert a table to the values that the page's template inserts.
 
-    Measured rows are separated from published rows that were not run, which show the requirements of a run. Notes on
-    measured rows become footnotes.
+    Measured rows are separated from published rows that were not run; the latter show the requirements of a run. Notes
+    on measured rows become footnotes.
     """
     note = next((i for i, column in enumerate(table.columns) if column.title == NOTE), None)
     footnotes: dict[str, dict[str, Any]] = {}
@@ -197,7 +202,8 @@ def _shown(
     ]
     grouped = groups(columns) if any(column.group for column in columns) else []
     over = [{"title": group, "width": n, "hint": columns[first].key or meaning(group)} for group, first, n in grouped]
-    sorts = len(rows) > 2 and all(row.values[0].text for row in rows)  # a blank repeats the row above
+    # an empty first field means that the text above it also applies to this row
+    sorts = len(rows) > 2 and all(row.values[0].text for row in rows)
     return {"columns": heads, "groups": over, "rows": shown, "sorts": sorts}
 
 

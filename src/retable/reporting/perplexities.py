@@ -19,10 +19,10 @@ from retable.reporting.lines import Scale, significant
 from retable.reporting.names import display_name
 from retable.reporting.results import ORACLE
 
-GAP = 7  # Pixels between two names.
-FAR = 2  # The worst system is in a note if its perplexity is more than this many times the next one.
-LARGE = 1000  # Larger perplexities are shown without decimals.
-FEW = 5  # Minimum number of systems for a note about the worst one.
+GAP = 7  # Pixels between two names of systems.
+FAR = 2  # The worst system is in a note if its perplexity is more than this many times that of the second worst.
+LARGE = 1000  # Perplexities from this value on are shown without decimals.
+FEW = 5  # Minimum number of systems for a note about the worst system.
 
 
 def perplexities(frame: pd.DataFrame) -> dict[str, Figure]:
@@ -47,12 +47,13 @@ def _dots(corpus: str, frame: pd.DataFrame) -> Figure:
     shown = pd.concat([systems, oracle])[["mean", "ci_low", "ci_high", "published"]]
     low, high = shown.min(axis=None), shown.max(axis=None)
     width = WIDTH - axis_width(systems["system"])
-    room = text_width("1,000.0") / width  # share of the width for the numbers next to the dots
+    # share of the figure's width that is reserved for the numbers next to the dots
+    room = text_width("1,000.0") / width
     x = Scale.over(
         "test perplexity per word, log scale", [low / 1.05, high * (high / low) ** (room / (1 - room))], is_log=True
     )
     right = systems["ci_high"].fillna(systems["mean"])
-    # A published number slightly above the measured number would cover the text of the latter.
+    # The mark of a published number slightly above the measured number would cover the text of the measured number.
     is_covered = (systems["published"] > right) & (systems["published"] < right * (x.high / x.low) ** (1.4 * room))
     labels = [f"{mean:.1f}" if mean < LARGE else f"{mean:,.0f}" for mean in systems["mean"]]
     systems = systems.assign(label=labels, end=right.mask(is_covered, systems["published"]))

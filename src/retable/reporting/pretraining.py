@@ -108,7 +108,7 @@ def _grammar_rows(frame: pd.DataFrame) -> list[Row]:
 
 
 def _by_kind_of_loss(cells: dict[str, pd.Series]) -> dict[str, pd.Series]:
-    """Rename `loss` to `masked_loss` or `target_loss`; drop a loss that is a sum of others."""
+    """Rename `loss` to `masked_loss` or `target_loss`; drop losses that are sums."""
     loss = cells.pop("loss", None)
     if loss is None or "generator_loss" in cells:
         return cells

@@ -47,7 +47,7 @@ class Entry:
     commit_url: str
     dirty: bool
     run_id: str
-    made_from: list[tuple[str, str]]  # names of input cells, with the ids of their entries or ""
+    made_from: list[tuple[str, str]]  # names of input cells, each with the id of its entry in the page, or ""
     cost: list[str]
     digests: list[tuple[str, str]]
     environment: str
@@ -57,7 +57,7 @@ class Entry:
 def entries(results: Iterable[Result], makings: Mapping[str, Making], remote: str | None) -> dict[str, list[Entry]]:
     """Return the entries of all cells, grouped by stage, corpus, system and task.
 
-    makings: how each cell is made, by its name.
+    makings: how each cell is made, by the cell's name.
     remote: URL of the repository's git remote.
     """
     ordered = _ordered(results)

@@ -9,7 +9,7 @@ import pandas as pd
 from retable.reporting.results import CELL, COLUMNS, ORACLE, Result
 from retable.reporting.verdicts import ELSEWHERE, NOT_RUN
 
-SCOREBOARD = "see docs/scoreboard.md"  # note on a published row that only another study runs
+SCOREBOARD = "see docs/scoreboard.md"  # note on a published row that was run only in another study
 
 
 def complete(
@@ -18,12 +18,12 @@ def complete(
     trained: Iterable[Result],
     notes: Mapping[str, Mapping[str, str]],
 ) -> pd.DataFrame:
-    """Add published rows that the study did not run, notes, and training FLOPs to averaged results.
+    """Add to averaged results the published rows that the study did not run, notes, and training FLOPs.
 
-    A published row is added if it matches a measured row; `beside` in `references.yaml` defines how. An added row has
-    no mean and no runs, but the published FLOPs, and a note with the reason why it was not run. A row without a reason
-    was run in another study. Its note refers to the scoreboard, because no report depends on another study's results.
-    The FLOPs of measured rows come from the metrics of `trained`.
+    A published row is added if it matches a measured row; `beside` in `references.yaml` defines which rows match. An
+    added row has no mean and no runs. An added row has the published FLOPs, and a note with the reason why it was not
+    run. If there is no such reason, the row was run in another study, and the note refers to the scoreboard, because no
+    report depends on another study's results. The FLOPs of measured rows come from the metrics of `trained`.
 
     notes: texts by corpus and system, which precede a row's other notes.
     """
@@ -50,7 +50,7 @@ def complete(
 
 
 def signed(frame: pd.DataFrame, results: Iterable[Result]) -> pd.DataFrame:
-    """Add the column `signature`: a metric's exact configuration, such as sacreBLEU's; "" if it has none."""
+    """Add the column `signature`: the exact configuration of the metric, such as sacreBLEU's, or ""."""
     signatures_of: dict[str, set[str]] = {}
     for result in results:
         for metric, signature in result.run.get("signatures", {}).items():

@@ -1,15 +1,15 @@
 """Tuning of learning rates: the validation score of each rate, and the chosen rate.
 
-A system of a study may list several learning rates under `rates`; each rate makes a separate system. Systems without a
-task are compared by their validation loss. Systems with a task are compared by the metric under `chosen_by`:
+A system of a study may list several learning rates under `rates`; each rate becomes a separate system. Systems without
+a task are compared by their validation loss. Systems with a task are compared by the metric under `chosen_by`:
 
     chosen_by: {sentiment: accuracy}  # measured on the validation split; higher must be better
 
-Systems without a task or a validation loss, such as word vectors, are compared by the systems that start from them, one
-for each rate.
+Systems without a task or a validation loss, such as word vectors, are compared by systems that are trained on a task
+from these vectors, one system for each rate.
 
-The chosen rate is the lowest one whose value is within `TIE` of the best value. Seeds differ by more than `TIE`, so the
-rate with the best value would often change with the seed.
+The chosen rate is the lowest rate whose value is within `TIE` of the best value. Seeds differ by more than `TIE`, so
+the rate with the best value would often change with the seed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,10 +30,10 @@ def rates_rows(
     pretrained: Sequence[Result],
     values: pd.DataFrame,
 ) -> pd.DataFrame:
-    """Return one row per system, corpus, task and rate; a system with several seeds is judged by their mean.
+    """Return one row per system, corpus, task and rate, with the mean over seeds.
 
     Args:
-        rates: for each system, the learning rate of each variant that was trained for it, by the variant's name.
+        rates: for each system, its variants and their learning rates: a mapping from the variant's name to its rate.
         chosen_by: the metric that compares rates, by task.
         pretrained: results of systems without a task.
         values: results of systems with a task, a frame from `results.tidy`.
@@ -86,7 +86,7 @@ def _of_tasks(
         for task, runs in values[values["system"].isin([*by_name])].groupby("task"):
             if chosen_by.get(str(task)) not in (known := {*runs["metric"]}):
                 raise UsageError(
-                    f"{system} has rates, but no metric to choose the best for {task}; write chosen_by: "
+                    f"{system} has rates, but no metric to choose the best rate for {task}; write chosen_by: "
                     f"{{{task}: {', or '.join(sorted(known))}}}"
                 )
             for run in runs[runs["metric"] == chosen_by[task]].itertuples():

@@ -1,8 +1,8 @@
 """Records: files in git with the parts of a study's cells that a report needs, without weights.
 
 `records/<stage>/<out>.json` contains the settings, configuration, scores and inputs of a cell, and its origin: commit,
-versions, machine and seconds. `<out>.zip` next to it contains the cell's tables, such as its learning curve and its
-scores per test unit (document, line or example).
+versions, machine and seconds. `<out>.zip` in the same folder contains the cell's tables, such as its learning curve and
+its scores per test unit (document, line or example).
 """
 
 import io
@@ -22,7 +22,7 @@ from retable.core.artifacts import read_json, read_record, read_run, require, wr
 from retable.core.errors import UsageError
 from retable.reporting.results import Result, result_of, tables_in
 
-TOLERANCE = 1e-5  # Relative tolerance for equal numbers, because a report's tables have six digits.
+TOLERANCE = 1e-5  # Numbers within this relative tolerance are equal, because a report's tables have six digits.
 _WHEN = (1980, 1, 1, 0, 0, 0)  # Time of the files in an archive, constant so that equal tables give equal bytes.
 _COMPARED = ("settings", "config", "metrics")
 
@@ -31,7 +31,7 @@ def write_record(cell: Path, settings: Mapping[str, str], code: str, path: Path)
     """Write the record of a cell to `path`, and its tables next to it.
 
     An existing record is kept, with its origin, if its settings are the same, and its scores and tables are equal
-    within TOLERANCE. When a study is run again, here or on another machine, the files then keep their bytes.
+    within TOLERANCE. Records therefore do not change when a study is run again, here or on another machine.
 
     Args:
         cell: the cell's folder in `outputs/`.
@@ -60,7 +60,8 @@ def write_record(cell: Path, settings: Mapping[str, str], code: str, path: Path)
         for name, folder in folders.items()
         for file, text in tables_in(folder).items()
     }
-    record = json.loads(json.dumps(record))  # converts keys to strings, as in an existing record
+    # converts keys to strings, so that the new record can be compared with an existing record
+    record = json.loads(json.dumps(record))
     if path.exists():
         existing = _load(path)
         same = all(_agree(existing[key], record[key]) for key in _COMPARED)
@@ -77,11 +78,12 @@ def write_record(cell: Path, settings: Mapping[str, str], code: str, path: Path)
                 file.writestr(zipfile.ZipInfo(name, _WHEN), text.encode(), zipfile.ZIP_DEFLATED)
         begun.replace(archive)
     write_json(begun := path.with_name(f"{path.name}.begun"), record)
-    begun.replace(path)  # atomic: if a kill prevents it, the next call compares record and archive again
+    # atomic; if the process is killed before, the next call compares the record and the archive again
+    begun.replace(path)
 
 
 def read_results(path: Path) -> Iterator[Result]:
-    """Yield the results in a record: one for a cell, or one per benchmark of an evaluation.
+    """Yield the results in a record: one per cell, or for an evaluation one per benchmark.
 
     Raises: UsageError: the record is missing or damaged.
     """
@@ -147,7 +149,7 @@ def _table_agrees(name: str, one: str, other: str) -> bool:
         return False
     for column in first:
         if first[column].dtype.kind == second[column].dtype.kind == "f":
-            # For values near zero, such as a final loss, the tolerance depends on the column's largest value.
+            # For values near zero, such as a final loss, the tolerance is relative to the largest value of the column.
             size = float(np.abs(first[column]).max())
             if not np.allclose(first[column], second[column], rtol=TOLERANCE, atol=TOLERANCE * size, equal_nan=True):
                 return False

@@ -101,22 +101,22 @@ def write_report(
         elmo: names of variants with ELMo by system; see `retable.reporting.elmo`.
         label_efficiency: see `retable.reporting.label_efficiency`.
         lineage: years by system; see `retable.reporting.lineage`, also for `gains` and `tuned`. The tables of
-            `lineage`, `gains` and `compare` come first.
+            `lineage`, `gains` and `compare` are the first tables of the report.
         gains: pairs of systems, one pretrained and one trained from scratch.
         compare: pairs of systems; see `retable.reporting.comparison`.
         tuned: a note on how learning rates were found.
-        rates: learning rates by system; see `retable.reporting.rates`, also for `chosen_by`.
-        chosen_by: the metric by which a rate is chosen, by task.
+        rates: learning rates by system; see `retable.reporting.rates`, which also describes `chosen_by`.
+        chosen_by: for each task, the metric by which a learning rate is chosen.
         scaling_laws: a pattern of system names; see `retable.reporting.scaling_laws`.
         lacks: parts of the study that are not run; see `retable.reporting.missing_inputs`.
-        makings: how each cell is made, by name.
+        makings: how each cell is made, by the cell's name.
         remote: URL of the repository.
         about: the study's purpose.
         question, answer: texts at the top of the page; see `retable.reporting.answers`.
-        figure: the claim that a figure shows, by the name of its file; see `retable.reporting.claims`. These figures
-            are below the answer.
+        figure: claims by the name of the figure's file; see `retable.reporting.claims`. Figures with a claim are below
+            the answer.
         further: a sentence about seeds that come from another study.
-        present: records of the cells on this machine, by name. The page shows their runs.
+        present: records of the cells on this machine, by the cell's name; the page shows the runs of these cells.
     """
 
     def of_rows(name: str, rows: pd.DataFrame) -> Iterator[tuple[Table, pd.DataFrame]]:
@@ -199,7 +199,7 @@ def write_report(
     if claims:
         raise UsageError(f"figure: this study does not draw {', '.join(claims)}; name a figure in results/")
     figures |= {f"Learning curves, {name}": figure for name, figure in learning_curves(everything).items()}
-    cells = [*{result.name: result for result in everything}.values()]  # one entry per cell, not per benchmark
+    cells = [*{result.name: result for result in everything}.values()]  # one result per cell, not per benchmark
     here = [replace(cell, record=present[cell.name]) if cell.name in present else cell for cell in cells]
     made = entries(here, makings or {}, remote)
     falling = still_falling(cells)
@@ -221,7 +221,7 @@ def write_report(
 
 
 def claimed(figure: Figure, claim: Mapping[str, Any], folder: Path) -> tuple[Figure, list[str]]:
-    """Give a figure its claim as the title if all rows of the tables in `folder` agree.
+    """Make the claim the figure's title if all rows of the tables in `folder` agree with it.
 
     Returns: the figure, and one line for each row that contradicts the claim.
     """
@@ -234,12 +234,11 @@ def figures_of_tables(
     label_efficiency: Mapping[str, Any] | None = None,
     figure: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, Figure]:
-    """Draw the figures for which a study's CSV tables are enough, by the names of their files.
+    """Draw all figures that need only a study's CSV tables, by the names of their files.
 
-    `label_efficiency` and `figure` are as for `write_report`.
+    `label_efficiency` and `figure` are the same as in `write_report`.
 
-    Older studies have no records, only these tables. Figures of learning curves, attention and word vectors need
-    records.
+    Older studies have no records, only CSV tables. Figures of learning curves, attention and word vectors need records.
     """
     tables = {
         path.stem: pd.read_csv(path, dtype=dict.fromkeys(CELL, str)).fillna(dict.fromkeys([*CELL, "budget"], ""))
@@ -273,8 +272,8 @@ def figures_of_tables(
 def judged(frame: pd.DataFrame) -> dict[str, dict[str, float]]:
     """Return the main scores of each system, as means over seeds.
 
-    These are perplexities per word and metrics of tasks, on the test split, or on validation without a test split.
-    If there are several corpora, the corpus is part of a metric's name.
+    The main scores are perplexities per word and metrics of tasks, on the test split, or on validation if there is no
+    test split. If there are several corpora, the corpus is part of a metric's name.
     """
     means: dict[str, dict[str, float]] = {}
     several = frame["corpus"].nunique() > 1
@@ -282,7 +281,8 @@ def judged(frame: pd.DataFrame) -> dict[str, dict[str, float]]:
     shown = shown[~shown["metric"].isin({*LIKELIHOODS} - {"perplexity_word"}) & (shown["split"] != "train")]
     tested = shown.groupby(["system", "corpus", "task"])["split"].transform(lambda splits: (splits == "test").any())
     shown = shown[~(tested & (shown["split"] == "validation"))]
-    whole = shown["split"].isin(("total", "overall"))  # if a metric has parts, only its total is kept
+    # if a metric has values for parts of the data, only the total is kept
+    whole = shown["split"].isin(("total", "overall"))
     summed = whole.groupby([shown[name] for name in ("system", "corpus", "task")]).transform("any")
     shown = shown[whole | ~summed]
     for row in shown.sort_values(["system", "corpus", "task", "split", "metric"]).itertuples():

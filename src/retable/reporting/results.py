@@ -74,7 +74,7 @@ class Result:
 
     @cached_property
     def sums(self) -> dict[str, Sums]:
-        """The metrics that scores per test unit determine, by their names in `metrics.json`.
+        """The `Sums` of each metric with scores per test unit, by its name in `metrics.json`.
 
         Raises: UsageError: `metrics.json` contradicts `units.csv`.
         """
@@ -105,7 +105,7 @@ class Result:
     def _measured(self, config: dict[str, Any]) -> type[Measured]:
         """Return the class that computes metrics from units.
 
-        It is the class of the task or the benchmark; the oracle of `prepare` uses `Likelihoods`.
+        The class is that of the task or the benchmark; the oracle of `prepare` uses `Likelihoods`.
         """
         part = config.get("task") or config.get("benchmark", {}).get(self.benchmark)
         if not part:
@@ -124,7 +124,7 @@ Systems = dict[str, list[Result]]  # results of each system, sorted by seed
 
 
 def by_corpus(results: Iterable[Result], table: str) -> Iterator[tuple[str, Systems]]:
-    """Yield each corpus with the results that have this table, by system and sorted by seed."""
+    """Yield each corpus with the results that contain `table`, by system, sorted by seed."""
     per_corpus: dict[str, Systems] = defaultdict(lambda: defaultdict(list))
     for result in sorted(results, key=lambda result: (result.run["system"], result.run["seed"] or 0, result.name)):
         if table in result.tables:
@@ -159,7 +159,7 @@ def result_folders(cell: Path) -> Sequence[Path]:
 
 
 def intervals(cell: Path, names: Collection[str]) -> dict[str, tuple[float, float]]:
-    """Return the 95 % intervals of the `names` among a cell's metrics that have scores per test unit.
+    """Return the 95 % intervals of those metrics in `names` that have scores per test unit.
 
     The bounds are NaN if there are too few units.
     """
@@ -179,11 +179,11 @@ def result_of(
     record: dict[str, Any],
     benchmark: str = "",
 ) -> Result:
-    """Build a result from the contents of its files; `tables` has texts by file name.
+    """Build a result from the contents of its files; `tables` maps file names to texts.
 
     Raises: UsageError: a name in `run.json` is not suitable for file names.
     """
-    for fact in ("stage", "system", "corpus", "task"):  # reports use these in file names
+    for fact in ("stage", "system", "corpus", "task"):  # reports use these facts in file names
         if not _is_name(run.get(fact)):
             raise UsageError(f"{name}/run.json: {fact}={shown(run[fact])} is not a name; copy the cell from elsewhere")
     read = {file.partition(".")[0]: _table(file, tables[file]) for file in (*TABLES, _MIX) if file in tables}
@@ -220,7 +220,7 @@ def _is_name(value: Any) -> bool:
 
 
 def _read_mix(folder: Path) -> pd.DataFrame | None:
-    """Read the share of each layer in a model's `nn.scalar_mix`; None if it has no such mix."""
+    """Read the share of each layer in a model's `nn.scalar_mix`; None if it has no scalar mix."""
     if not (path := folder / "model.safetensors").exists():
         return None
     artifacts.require(path)
@@ -401,10 +401,10 @@ def units_of(group: pd.DataFrame) -> UnitSums | None:
 def _p_best(frame: pd.DataFrame, units: list[UnitSums | None]) -> pd.Series:
     """Compute the p-value of each row against the best system of its corpus, task, split and metric.
 
-    The oracle is excluded. A system that was measured on other units than the best system has no p-value, because their
-    difference would be meaningless. Units differ if the text is segmented differently, or for perplexity_token if the
-    tokenizers differ. A system whose tokens do not determine the whole text has no p-value either, if other systems
-    read more or less of the text.
+    The oracle is excluded. A system that was measured on other units than the best system has no p-value, because the
+    difference of the two would be meaningless. Units differ if the text is segmented differently. For
+    `perplexity_token`, units also differ if the tokenizers differ. If the tokens of a system lose part of the text, and
+    other systems read more or less of the text, the system has no p-value either.
     """
     p_best = pd.Series(np.nan, index=frame.index)
     for _, group in frame[frame["system"] != ORACLE].groupby(CELL[1:]):
@@ -424,7 +424,7 @@ def _p_best(frame: pd.DataFrame, units: list[UnitSums | None]) -> pd.Series:
 
 
 def _comparable(group: pd.DataFrame, units: list[UnitSums | None]) -> pd.DataFrame:
-    """Return the rows of a group whose systems read the same text: the whole text, or the same part.
+    """Return the rows of a group whose systems read the same text: all of it, or the same part of it.
 
     If only one of several rows qualifies, no row is returned.
     """

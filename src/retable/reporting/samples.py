@@ -13,10 +13,10 @@ BEGINNINGS, WORDS = 3, 20  # maximum number of prompts per corpus, and of words 
 
 
 def samples_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFrame]]:
-    """Return the table of generated texts and its rows, or an empty list without generated texts.
+    """Return the table of generated texts with its rows, or an empty list if no text was generated.
 
-    The table has a panel per corpus, and for each prompt a row per system and strategy. It shows the first prompts
-    only, and the first of several seeds or texts; the returned rows contain all texts.
+    The table has a panel per corpus, and for each prompt a row per system and strategy. The table shows only the first
+    prompts, and only the first of several seeds or texts. The returned rows contain all texts.
     """
     frames = []
     for result in sorted(results, key=lambda result: (result.run["corpus"], result.run["seed"] or 0, result.name)):

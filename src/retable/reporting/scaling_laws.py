@@ -99,12 +99,12 @@ class Fitted:
 
     @property
     def vertices(self) -> dict[str, float]:
-        """The size with the lowest loss of each budget whose parabola has its vertex within the trained sizes."""
+        """The size with the lowest loss, for each budget whose parabola has its vertex within the trained sizes."""
         return {budget: curve.size for budget, curve in self.parabolas.items() if not isnan(curve.size)}
 
     @property
     def isoflop(self) -> Line | None:
-        """The power law by which the best size grows with FLOPs; None for fewer than three vertices."""
+        """The power law by which the best size grows with FLOPs; None if there are fewer than three vertices."""
         sizes, operations = self.vertices, self.points.groupby("budget")["C"].mean()
         return fit_power([operations[budget] for budget in sizes], [*sizes.values()]) if len(sizes) >= 3 else None
 
@@ -143,7 +143,7 @@ def _numbers(corpus: str, fit: Fitted) -> Iterator[dict[str, Any]]:
 
 
 def _findings(corpus: str, fit: Fitted) -> Iterator[str]:
-    """Yield a sentence on E and the known entropy, and one on the vertices of the parabolas."""
+    """Yield one sentence on E and the known entropy, and one on the parabolas' vertices."""
     entropy, alone = fit.points[[*KNOWN]].iloc[0]
     low, high = law_interval(fit.laws, "E")
     if isnan(entropy):
@@ -209,7 +209,7 @@ def _isoflops(corpus: str, fit: Fitted) -> Figure:
 def compute_figures(fits: Mapping[str, Fitted]) -> dict[str, Figure]:
     """Return a figure per corpus of the loss above E by FLOPs, on log scales.
 
-    Each line is a model size, with means over seeds. The dotted line is the lowest loss that the law predicts.
+    Each line shows one model size, as means over seeds. The dotted line is the lowest loss that the law predicts.
     """
     return {corpus: _compute(corpus, each) for corpus, each in fits.items()}
 

@@ -1,14 +1,11 @@
-"""Few-shot curves: accuracy of a prompted model by the number of examples in the prompt.
-
-Brown et al. (2020, figure 1.2).
-"""
+"""Few-shot curves: accuracy by number of examples (Brown et al. 2020, figure 1.2)."""
 
 import pandas as pd
 
 from retable.reporting.figures import Figure, titled
 from retable.reporting.lines import Look, Scale, line_panel
 
-PROMPTED = r"^prompted_(?P<name>.+?)_(?P<shots>\d+)$"  # Names of tasks that are answered by likelihood.
+PROMPTED = r"^prompted_(?P<name>.+?)_(?P<shots>\d+)$"  # Names of prompted tasks, answered by likelihood.
 APART = 0.01  # Horizontal shift between two systems, as a share of the axis.
 
 

@@ -1,6 +1,6 @@
 """Write CSV files of tables that are safe to open in spreadsheets.
 
-These tables are for people. The CSV files that stages write into cells are for programs, and are not escaped.
+CSV files of tables are for people, so formulas are escaped. CSV files in cells are for programs, and are not escaped.
 """
 
 from pathlib import Path

@@ -43,7 +43,7 @@ def settings_of(trials: pd.DataFrame) -> list[str]:
 
 
 def best_of(trials: pd.DataFrame) -> pd.Series | None:
-    """Return the complete trial with the best value, or None without complete trials."""
+    """Return the complete trial with the best value, or None if no trial is complete."""
     done = _known(trials, COMPLETE)
     if done.empty:
         return None
@@ -102,8 +102,8 @@ def write_sweep(title: str, sweeps: Mapping[str, pd.DataFrame], folder: Path) ->
 def expected_best_of(values: NDArray[np.float64], lower: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Compute the expected best of k = 1 … N draws with replacement from N values, and its standard deviation.
 
-    Dodge et al. (2019, equation 5): the distribution function of the maximum of k draws is the k-th power of the
-    empirical distribution function.
+    The distribution function of the maximum of k draws is the k-th power of the empirical distribution function (Dodge
+    et al. 2019, equation 5).
 
     lower: whether smaller values are better.
     """
@@ -117,7 +117,7 @@ def expected_best_of(values: NDArray[np.float64], lower: bool) -> tuple[NDArray[
 
 
 def expected_best(sweeps: Mapping[str, pd.DataFrame]) -> Figure | None:
-    """Draw the expected best value by number of trials, a line per sweep; None for too few trials."""
+    """Draw the expected best value by number of trials, a line per sweep; return None for too few trials."""
     lines, metric = [], ""
     for name, trials in sweeps.items():
         known = _known(trials)
@@ -143,7 +143,7 @@ def expected_best(sweeps: Mapping[str, pd.DataFrame]) -> Figure | None:
 
 
 def history(trials: pd.DataFrame) -> Figure | None:
-    """Draw each trial's value by its number, and the best so far; None without values."""
+    """Draw trials' values by trial number, and the best value so far; None without values."""
     known = trials[trials["value"].notna()].sort_values("trial")
     if known.empty:
         return None
@@ -166,7 +166,7 @@ def history(trials: pd.DataFrame) -> Figure | None:
 
 
 def coordinates(trials: pd.DataFrame) -> Figure | None:
-    """Draw parallel coordinates: a line per trial, which passes its settings and ends at its value.
+    """Draw parallel coordinates: a line per trial, through its settings to its value.
 
     Better trials have darker lines. Returns None for fewer than two trials, or if no setting varies.
     """
@@ -249,12 +249,12 @@ def _places(column: pd.Series) -> tuple[list[float], list[tuple[float, str]]]:
 
 
 def _is_wide(low: float, high: float) -> bool:
-    """Check whether positive values span a factor of ten or more, which needs a log axis."""
+    """Check whether positive values need a log axis: they span a factor of ten or more."""
     return low > 0 and high / low >= 10
 
 
 def _known(trials: pd.DataFrame, *states: str) -> pd.DataFrame:
-    """Return the trials with a value in one of the states, by default complete or pruned."""
+    """Return the trials that have a value and are in `states`, by default complete or pruned."""
     return trials[trials["state"].isin(states or [COMPLETE, PRUNED]) & trials["value"].notna()]
 
 

@@ -6,15 +6,15 @@ one panel per corpus.
     title: Tagging
     where: {task: tagging}             # conditions on columns of the results: a value, a list of values, or a pattern
                                        #   with *; {split: {having: equal}} selects the splits that have the metric
-                                       #   `equal`, and {split: {lacking: equal}} those that do not
+                                       #   `equal`, and {split: {lacking: equal}} the splits without it
     order: [test/f1, test/accuracy]    # rows are sorted from worst to best by the first of these metrics that a row
-                                       #   has; in -metric, lower is better; `mean` is the mean of all numbers
+                                       #   has; with -metric, lower is better; `mean` is the mean of all numbers
     digits: 2                          # digits after the decimal point (an interval has one)
-    scale: 100                         # all numbers are multiplied by this
+    scale: 100                         # all numbers are multiplied by this factor
     columns:
     - runs                             # a column about the whole row: context, runs, flops or note; to set its
                                        #   title, write {Decoding: context}
-    - Validation: {F1: validation/f1}  # a group of columns, each with a title and a metric, written as metric,
+    - Validation: {F1: validation/f1}  # a group of columns: for each, a title and a metric, written as metric,
     - Test:                            #   split/metric or task/split/metric; * matches any name
         F1: [test/f1, interval, published, verdict]  # further columns next to the mean of this metric
     notes: [What the numbers are., spread, bold]     # `spread` and `bold` insert the usual notes
@@ -39,14 +39,15 @@ Optional keys:
     notes:
     - {text: "Without test labels: {task}.", when: {split: validation}}
 
-`value` shows the mean. `number` shows the mean, or the published number without a mean. A field with
-`judged: true` is empty without a published number. Instead of rows and columns, `_target_` may name a function
+`value` shows the mean. `number` shows the mean, or the published number if there is no mean. A field with
+`judged: true` is empty if there is no published number. Instead of rows and columns, `_target_` may name a function
 that converts the averaged results to a `markup.Table`.
 
 A specification with a `panel` instead of `where` is for rows that another module of this package computes. The keys
-title, lead, notes and names are as above, but names apply to every text. The note `own` inserts the lines of the column
-`_notes`. Each field is a Python format string with the columns of a row. It is empty if one of its numbers is NaN, and
-{share:.1%} is shown without a percent sign. The CSV leaves out columns whose names begin with an underscore.
+`title`, `lead`, `notes` and `names` are as above, but `names` applies to all texts. The note `own` inserts the lines of
+the column `_notes`. Each field is a Python format string with the columns of a row. A field is empty if one of its
+numbers is NaN, and {share:.1%} is shown without a percent sign. The CSV leaves out columns whose names begin with an
+underscore.
 
     title: Gradients, {corpus}
     each: corpus                       # one table per value of this column
@@ -132,8 +133,8 @@ def write_tables(frame: pd.DataFrame, specifications: Mapping[str, Specification
     """Write `<table>.csv` and `<table>.md` of each table that has measured rows.
 
     Equal frames give byte-identical files. A row of the oracle is omitted if no system has its corpus, task and metric.
-    Only the corpus must match if `oracle` selects its numbers, or if the specification has a `_target_`. Specifications
-    with a `panel` are skipped; see `rows_tables`.
+    If `oracle` selects the oracle's numbers, or if the specification has a `_target_`, the row is omitted only if no
+    system has its corpus. Specifications with a `panel` are skipped; see `rows_tables`.
 
     Args:
         frame: averaged results, from `results.aggregate`.
@@ -164,12 +165,12 @@ def write_tables(frame: pd.DataFrame, specifications: Mapping[str, Specification
 def write_table(table: Table, frame: pd.DataFrame, folder: Path) -> Table:
     """Write the rows `frame` as `<table.name>.csv` and the table as `<table.name>.md`, and return the table unchanged.
 
-    The CSV omits columns whose names start with `_`, and `signature` if no row has one. Its numbers have six
-    significant digits.
+    The CSV omits columns whose names start with `_`, and the column `signature` if it is empty. Numbers in the CSV have
+    six significant digits.
 
     Args:
         frame: the rows that the table shows.
-        folder: an existing folder; files of these names are overwritten.
+        folder: an existing folder; existing files with these names are overwritten.
     """
     frame = frame.drop(columns=[name for name in frame if name.startswith("_")])
     if "signature" in frame and not frame["signature"].any():
@@ -181,7 +182,7 @@ def write_table(table: Table, frame: pd.DataFrame, folder: Path) -> Table:
 
 
 def check(name: str, spec: Specification) -> None:
-    """Raise UsageError for a specification with an unknown key, an invalid value, or without a required key."""
+    """Raise UsageError if a specification has an unknown key or an invalid value, or lacks a required key."""
     for key in spec:
         if key not in KEYS:
             raise UsageError(f"table {name} has no key {key!r}; {closest(key, KEYS)}")
@@ -208,7 +209,7 @@ def check(name: str, spec: Specification) -> None:
 
 
 def _conditions(spec: Specification) -> Iterator[Mapping[str, Any]]:
-    """Yield the conditions on rows in a specification: of the table, and of its notes."""
+    """Yield all conditions on rows in a specification, from `where` and from the notes."""
     yield from _alternatives(spec["where"])
     for note in spec.get("notes", ()):
         if isinstance(note, Mapping):
@@ -243,9 +244,9 @@ def rows_tables(name: str, spec: Specification, frame: pd.DataFrame) -> Iterator
         name: name of the table, for its files and for messages.
         spec: has keys from ROW_KEYS. If `each` names a column, there is one table per value of this column, named
             `<name>-<value>`; otherwise there is one table.
-        frame: the rows, with the columns that `spec` names. Without rows, nothing is yielded.
+        frame: the rows, with the columns that `spec` names. If `frame` has no rows, nothing is yielded.
 
-    Raises: UsageError: an unknown key, or a column that the rows do not have.
+    Raises: UsageError: `spec` has an unknown key, or names a column that the rows do not have.
     """
     if unknown := next((key for key in spec if key not in ROW_KEYS), None):
         raise UsageError(f"table {name} has no key {unknown!r}; {closest(unknown, ROW_KEYS)}")
@@ -365,9 +366,9 @@ class _Specified:
     def _note(self, cells: list[Cell]) -> str:
         """Join the notes of a row.
 
-        The notes of a task are those of one of its results with notes, if possible of one with a published number.
-        A note begins with the names of its tasks, unless it applies to all tasks with a published number. Without
-        published numbers, it must apply to all tasks with notes.
+        The notes of a task come from one of its results with notes, if possible from a result with a published number.
+        A note begins with the names of its tasks, unless it applies to all tasks with a published number. If there are
+        no published numbers, a note without names must apply to all tasks with notes.
         """
         ordered = sorted(cells, key=lambda cell: isnan(cell["published"]))
         first = {self._named(cell["task"]): cell for cell in reversed(ordered) if cell["note"]}
@@ -454,7 +455,7 @@ class _Rows(_Specified):
         return replace(table, panel=kind)
 
     def _heads(self, rows: list[dict[str, Any]]) -> Iterator[tuple[Column, tuple[str, Mapping[str, Any]]]]:
-        """Yield each column with its template, and the value that selects one row of a line."""
+        """Yield each column, its template, and the value that selects one of a line's rows."""
         for entry in self._specification["columns"]:
             each = entry.get("each")
             for value in [None] if each is None else sorted({row[each] for row in rows}):
@@ -526,8 +527,8 @@ class _Cells:
 def _ranked(cells: _Cells, order: Sequence[str]) -> list[str]:
     """Sort systems from worst to best by the measured or published values of metrics.
 
-    The first metric of `order` counts; systems without it are sorted by later ones. Systems without any of these
-    metrics are first.
+    The first metric of `order` counts; for systems without this metric, later metrics of `order` replace it. Systems
+    without any metric of `order` are first.
     """
     measures = [signed.removeprefix("-") for signed in order]
     numbers = np.full((len(cells.systems), len(order)), np.nan)
@@ -538,7 +539,7 @@ def _ranked(cells: _Cells, order: Sequence[str]) -> list[str]:
     for j, measure in enumerate(measures):
         lacks, both = np.isnan(numbers[:, 0]), ~np.isnan(numbers[:, [0, j]]).any(axis=1)
         other = numbers[:, j]
-        if measure.endswith("bits_per_byte") and both.any():  # convert bits per byte to a perplexity
+        if measure.endswith("bits_per_byte") and both.any():  # convert bits per byte to the scale of perplexities
             other = np.exp(other * np.median(np.log(numbers[both, 0]) / numbers[both, j]))
         numbers[lacks, 0] = other[lacks]
     signs = [-1 if signed.startswith("-") else 1 for signed in order]

@@ -46,9 +46,9 @@ def _size_curve(title: str, frame: pd.DataFrame) -> Figure:
 
 
 def planes(results: Iterable[Result]) -> dict[str, Figure]:
-    """Return a figure per corpus of word pairs of one relation in a plane, joined by lines.
+    """Return a figure per corpus: pairs of words in a plane, each pair joined by a line.
 
-    Each system has a panel, for its first seed.
+    Each system has a panel, which shows the run of its first seed.
     """
     figures = {}
     for corpus, systems in by_corpus(results, "plane"):

@@ -1,18 +1,20 @@
 """Verdicts: the rule that compares our numbers with published ones, column by column of a published table.
 
-Let d = |ours − published|, T the tolerance for d, and n our number of seeds. `references.yaml` states the basis of T.
+Let d = |our number − published number|, T the tolerance for d, and n the number of our seeds. `references.yaml` states
+the basis of T.
 
 - `pass`: the recipe is the same, d <= T, and the published number is distinct. A number is distinct if no other
-  published number of the column is within T of it, and none is nearer to our number.
+  published number of the column is within T of it, and no other published number is nearer to our number.
 - `pass (group)`: the recipe is the same and d <= T, but the number is not distinct. Two numbers are in one group if one
   is within the tolerance of the other. All rows of the group have the published recipe and d <= T, and each published
-  difference between two of them is reproduced within T.
-- `agrees`: d <= T, in all other cases, and whenever T was set after the run.
-- `pass, other recipe` and `agrees, other recipe`: as above, with a recipe that differs from the published one.
+  difference between two rows of the group is reproduced within T.
+- `agrees`: d <= T, but the conditions of `pass` and `pass (group)` do not hold, or T was set after the run.
+- `pass, other recipe` and `agrees, other recipe`: as `pass` and `agrees`, with a recipe that differs from the published
+  recipe.
 - `undecidable`: d <= T, but the standard deviation over seeds requires a T wider than the 95 % interval of the test.
-- `fail`: d > T for n >= 3, or for a deterministic row. The verdict is `outside, better` if our number is better
-  and the row is not deterministic.
-- `open`: d > T for fewer seeds.
+- `fail`: d > T for n >= 3, or for a deterministic row. Instead of `fail`, the verdict is `outside, better` if our
+  number is better and the row is not deterministic.
+- `open`: d > T for n < 3, if the row is not deterministic.
 - `not run`: we have no run of the row.
 - `in another study`: only another study has run the row; see the scoreboard (docs/scoreboard.md).
 - `n/a`: the row has no tolerance.
@@ -49,7 +51,7 @@ OUTSIDE = (FAIL, BETTER, OPEN)
 SEEDS = 3  # With fewer seeds, a number outside its tolerance is open, not a failure.
 DETERMINISTIC = "deterministic"  # The basis of results that do not depend on a seed.
 COLUMN = ("table", "corpus", "task", "split", "metric")  # Keys that identify a column of a published table.
-DIGITS = 9  # d is rounded, so that 142.7 against 141.2 ± 1.5 passes despite binary fractions.
+DIGITS = 9  # d is rounded to this many digits, so that 142.7 is within 141.2 ± 1.5 despite binary fractions.
 
 
 class Row(NamedTuple):
@@ -63,7 +65,7 @@ class Row(NamedTuple):
     other_recipe: bool = False
     afterwards: bool = False
     deterministic: bool = False
-    undecidable: bool = False  # the deviation requires a larger tolerance than the test's interval allows
+    undecidable: bool = False  # the deviation requires a tolerance wider than the 95 % interval of the test
 
     @property
     def agrees(self) -> bool:
@@ -78,13 +80,13 @@ class Row(NamedTuple):
 def judged(frame: pd.DataFrame, references: pd.DataFrame) -> pd.DataFrame:
     """Add `published`, `tolerance`, `verdict`, `source` and `note` to averaged results.
 
-    If a published number has `relative_to`, its difference to the system named there is judged, and the note shows this
-    difference. If that system was not run, the number has no verdict. Notes also list differences between our recipe
-    and the published one.
+    If a published number has `relative_to`, the difference between the row and the system named there is judged, and
+    the note shows this difference. If the system in `relative_to` was not run, the number has no verdict. Notes also
+    list differences between our recipe and the published one.
 
     Args:
         frame: a row per measured system, corpus, task, split and metric, with mean, n, ci_low and ci_high. Existing
-            verdicts are replaced.
+            verdicts in `frame` are replaced.
         references: a frame from `results.read_references`.
     """
     place, cell = [*COLUMN[1:]], ["system", *COLUMN[1:]]
@@ -190,13 +192,14 @@ def tolerance(
     rounding: float = 0.0,
     given: float = nan,
 ) -> float:
-    """Return the tolerance of a published number by its basis, for n seeds; NaN if none is known.
+    """Return the tolerance of a published number by its basis, for n seeds; NaN if it is unknown.
 
     Args:
         value: the published number.
         n: number of our seeds.
         basis, deviation, averaged, rounding: keys that the header of `references.yaml` describes.
-        given: the tolerance that the file states; if there is also a deviation, the result is at least this large.
+        given: the tolerance that the file states; if there is also a deviation, the result is at least as large as
+            `given`.
     """
     if basis == DETERMINISTIC:
         return rounding + 0.001 * abs(value)
@@ -206,10 +209,11 @@ def tolerance(
 def half_width(value: float, items: float, low: float, high: float) -> float:
     """Return half the width of the 95 % interval over test examples.
 
-    It is the interval of an accuracy on `items` examples, otherwise our own bootstrap interval.
+    If `items` is known, the interval is that of an accuracy on `items` examples, otherwise our bootstrap interval.
 
     items: number of test examples, NaN if unknown.
-    low, high: bounds of our bootstrap interval, NaN if unknown. If `items` is unknown, too, the result is infinite.
+    low, high: bounds of our bootstrap interval, NaN if unknown. If `items`, `low` and `high` are unknown, the result is
+        infinite.
     """
     if not isnan(items):
         return 1.96 * sqrt(value * (1 - value) / items)
@@ -244,7 +248,7 @@ def _verdict(row: Row, others: Iterable[Row], group: Sequence[Row]) -> str:
 
 
 def _groups(column: Sequence[Row]) -> list[list[Row]]:
-    """Return the group of each row.
+    """Return, for each row, all rows of its group.
 
     Two rows are connected if the published number of one is within the tolerance of the other. Rows that are connected,
     directly or through other rows, form a group.

@@ -27,7 +27,7 @@ class Fold(NamedTuple):
     """One fold of a cross-validation."""
 
     task: "Task[Any, Any]"  # the task with this fold as test split, and the other folds as training split
-    units: Sequence[int] | None = None  # indices of its units among the units of all folds; None if there are no folds
+    units: Sequence[int] | None = None  # indices of the fold's units among the units of all folds; None without folds
 
 
 class Task(Measured, Protocol[Example, Prediction]):
@@ -41,7 +41,7 @@ class Task(Measured, Protocol[Example, Prediction]):
     splits: Sequence[str] = SPLITS
     metrics: Sequence[str] = ()  # metrics to compute; if empty, the mean of each numeric column of the units
     selects: str | None  # metric for early stopping (`patience`), where higher is better; None disables early stopping
-    convention: Callable[[str], str] | None = None  # rewrites a word that has no vector, to look it up again
+    convention: Callable[[str], str] | None = None  # rewrites a word without a vector; the result is looked up
     in_words: bool = False  # whether texts are split into words, for models that read spelling
     has_no_text: bool = False  # whether examples are not texts, such as images
     at_once: int = 64  # number of examples per batch in prediction
@@ -92,7 +92,7 @@ class Task(Measured, Protocol[Example, Prediction]):
         return repr(example), None
 
     def warnings(self, examples: Mapping[str, Sequence[Example]]) -> list[str]:
-        """Return warnings about examples that make scores unreliable, in any of the splits."""
+        """Return warnings about examples, in any of the splits, that make scores unreliable."""
         return []
 
     def learnt(self) -> dict[str, Any]:
@@ -152,7 +152,7 @@ class Task(Measured, Protocol[Example, Prediction]):
         return rows
 
     def units(self, examples: Sequence[Example], predictions: Sequence[Prediction]) -> pd.DataFrame:
-        """Return one row per unit (the item that metrics average over, such as a sentence) with its scores.
+        """Return one row per unit (the item that metrics average over, such as a sentence) with the unit's scores.
 
         The rows are used to compute metrics, confidence intervals and significance tests.
 
@@ -222,7 +222,7 @@ def require_spelling(model: type[Model], instead: str) -> None:
 
 
 def require_no_predicate(d_predicate: int) -> None:
-    """For a task without predicates, check that the model does not need any.
+    """For a task without predicates, check that the model does not need predicates.
 
     Raises: UsageError: the model has a predicate embedding.
     """

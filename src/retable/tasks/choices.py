@@ -59,7 +59,7 @@ class ChoiceTask(Labelled, Task[Choice, int]):
         assert isinstance(text, Tokenizer)
         pairs = [(each.context, ending) for each in examples for ending in each.endings]
         n_endings = np.array([len(each.endings) for each in examples])
-        labels = [each.label for each in examples if each.label is not None]  # no label is None here
+        labels = [each.label for each in examples if each.label is not None]  # all these examples have a label
         return encoded(Choices(pack(model, text, pairs, symmetric=False), n_endings, labels))
 
     def units(self, examples: Sequence[Choice], predictions: Sequence[int]) -> pd.DataFrame:

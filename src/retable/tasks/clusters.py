@@ -96,6 +96,6 @@ class CoreferenceTask(Task[Document, Clusters]):
         """Write the documents with the predicted clusters in CoNLL's columns, for CoNLL's scorer."""
         response = [each._replace(clusters=clusters) for each, clusters in zip(examples, predictions, strict=True)]
         write_documents(folder / f"{split}.response.conll", response)
-        if not self.inputs:  # no file has the reference clusters, which the scorer needs
+        if not self.inputs:  # the scorer needs the reference clusters, which no input file contains
             write_documents(folder / f"{split}.key.conll", examples)
         return []

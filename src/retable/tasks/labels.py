@@ -50,7 +50,7 @@ class Classes:
 
 
 def missing_classes(names: Sequence[str], labels: Mapping[str, Iterable[float | None]]) -> list[str]:
-    """Return warnings about data sets that have no examples of some class.
+    """Return warnings about data sets that have no examples of one or more classes.
 
     There is one warning for each data set with a single class, and one for each class that is missing in a data set. If
     more than five classes are missing, the first five get a warning each, and one more warning contains the number of

@@ -34,7 +34,7 @@ from retable.tasks.base import Task, Text, require_no_predicate, require_spellin
 from retable.tasks.reading import delimiter, ends_of_sequences, in_tokens
 from retable.tokenizers.tokenizer import END_OF_LINE, Tokenizer
 
-PredictedAnswer = Sequence[int] | str  # indices of the answer's first and last word in the context, or its text
+PredictedAnswer = Sequence[int] | str  # context indices of the answer's first and last word; or the answer's text
 SEED = 0  # seed for the random choice of held-out paragraphs; constant, so that all runs have the same split
 Read = Callable[[Path], list[Question]]
 
@@ -95,9 +95,10 @@ class QuestionTask(Task[QuestionInWords, PredictedAnswer]):
     The unit of evaluation is a question, with the exact match and the F1 of the predicted answer.
 
     Three kinds of models are supported. Reading-comprehension models read the question and the whole paragraph as
-    separate sequences of words, by spelling. Encoders read the question and the paragraph as one sequence of tokens,
-    and predict which words of the paragraph are the answer. The paragraph is shortened to fit; a question whose correct
-    answer is cut off is evaluated, but not used for training. Encoder-decoders read one text and write the answer.
+    separate sequences of words, and read each word by its spelling. Encoders read the question and the paragraph as one
+    sequence of tokens, and predict which words of the paragraph are the answer. The paragraph is shortened to fit; a
+    question whose correct answer is cut off is evaluated, but not used for training. Encoder-decoders read one text and
+    write the answer.
 
     questions: provides the questions of each split.
     convention: rewrites a word that has no vector; the rewritten word is then looked up.
@@ -155,7 +156,7 @@ class QuestionTask(Task[QuestionInWords, PredictedAnswer]):
         def read(ids: list[int]) -> str:
             return tokenizer.decode(ids[: ids.index(end)] if end in ids else ids).strip()
 
-        table = model.input_embedding  # a checkpoint may have more rows than the tokenizer has tokens
+        table = model.input_embedding  # a checkpoint's embedding may have more rows than the tokenizer has tokens
         return AnswerAsText(model, text.vocab_size if table is None else table.num_embeddings, tie, read)
 
     def encode(self, model: Model, text: Text, examples: Sequence[QuestionInWords]) -> Encoded:
@@ -212,7 +213,7 @@ class QuestionTask(Task[QuestionInWords, PredictedAnswer]):
 
     def facts(self, examples: Mapping[str, Sequence[QuestionInWords]]) -> dict[str, Any]:
         cannot = {split: sum(not each.can_be_answered() for each in rows) for split, rows in examples.items()}
-        return {"cannot_be_answered": cannot}  # no answer is whole words; scores include these questions
+        return {"cannot_be_answered": cannot}  # questions without a whole-word answer; scores include them
 
 
 def _in_one_sequence(model: Model, text: Text, examples: Sequence[QuestionInWords]) -> Encoded:

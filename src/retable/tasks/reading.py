@@ -60,8 +60,8 @@ def delimiter(model: Model, text: Text) -> int:
 def ends_of_sequences(model: Model, text: Text) -> tuple[int, int]:
     """Return the ids of the first and last token of a sequence.
 
-    Some models define their first and last token. For encoders that need [CLS] and [SEP], the first token is [CLS] and
-    the last is [SEP]. For all other models, both tokens are line ends.
+    Some models define the first and the last token of their inputs. For encoders that need [CLS] and [SEP], the first
+    token is [CLS] and the last token is [SEP]. For all other models, both tokens are line ends.
 
     Raises: UsageError: the model needs [CLS] and [SEP], but the tokenizer does not have them.
     """
@@ -75,8 +75,8 @@ def ends_of_sequences(model: Model, text: Text) -> tuple[int, int]:
     marks = text.special_ids
     if not {"[CLS]", "[SEP]"} <= set(marks):
         raise UsageError(
-            f"{type(model).__name__} needs [CLS] and [SEP], which the tokenizer lacks; set the tokenizer of its "
-            "pretraining, such as tokenizer=word_marked or tokenizer=wordpiece_uncased"
+            f"{type(model).__name__} needs [CLS] and [SEP], which the tokenizer lacks; set the tokenizer with "
+            "which the model was pretrained, such as tokenizer=word_marked or tokenizer=wordpiece_uncased"
         )
     return marks["[CLS]"], marks["[SEP]"]
 
@@ -85,7 +85,7 @@ def in_tokens(text: Text, words: Sequence[str]) -> WordsInTokens:
     """Encode a list of words, joined by spaces, as tokens.
 
     With a Vocabulary, each word is one token. If a word has no tokens, such as a control character, the token after the
-    word counts as the word's token. This token may be the end mark of the sequence.
+    word counts as the word's token. The token after the word may be the end mark of the sequence.
 
     Returns: the token ids, and for each word the index of its first token and of its last token.
     """

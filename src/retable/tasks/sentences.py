@@ -69,9 +69,9 @@ class SentenceTask(Labelled, Task[Example, float]):
             Instead of a file name, the value may be a mapping with the file's `path`, or with `by_class`, a mapping
             from each label to a file of sentences. All other keys of this mapping override settings of `form` for this
             file.
-        sentences: name of the column with the sentences, or of the two columns with the pairs.
-        label: name of the column with the labels, or a list of possible names. In a test set, the column may be
-            missing.
+        sentences: name of the column with the sentences; for pairs of sentences, the names of two columns.
+        label: name of the column with the labels, or a list of possible names. In a test set, the column with the
+            labels may be missing.
         metrics: metrics of the task, the most important first.
         labels: the classes, see `Classes`; set either `labels` or `scores`.
         scores: if labels are numbers, the lowest and the highest score.
@@ -144,7 +144,7 @@ class SentenceTask(Labelled, Task[Example, float]):
         share = files.get("validation")
         if folds and (of_files := {*files} - {"train"} - ({"validation"} if isinstance(share, int | float) else set())):
             raise UsageError(
-                f"task.folds={folds} tests on parts of files.train only; write task.files.{min(of_files)}=null"
+                f"task.folds={folds} makes test sets only from files.train; write task.files.{min(of_files)}=null"
             )
         self._held_out = float(share) if isinstance(share, int | float) else 0.0
         if isinstance(share, int | float) and not 0 < share < 1:
@@ -188,7 +188,7 @@ class SentenceTask(Labelled, Task[Example, float]):
         require_summary(model, self._pairs)
         require_no_predicate(d_predicate)
         if self._answers is not None:
-            raise UsageError(f"{model.__name__} classifies with a head; remove answers=, or write recipe=t5/t5_text")
+            raise UsageError(f"{model.__name__} cannot write labels; remove answers=, or write recipe=t5/t5_text")
 
     def objective(  # type: ignore[override]
         self,
@@ -201,7 +201,7 @@ class SentenceTask(Labelled, Task[Example, float]):
         pooling: str | None,
         tie: bool,
     ) -> Classification | LabelsAsText | AtOnce:
-        """Return the objective with which the model is trained; the arguments are settings of its output head.
+        """Return the objective with which the model is trained; the arguments are settings of the output head.
 
         The setting `tie` is only used for models that write labels as text, see `TextToText`.
 
@@ -238,7 +238,7 @@ class SentenceTask(Labelled, Task[Example, float]):
         def read(written: list[int]) -> float:
             return answers.label(tokenizer.decode(written[: written.index(end)])) if end in written else answers.none
 
-        table = model.input_embedding  # a checkpoint may have more rows than the tokenizer has tokens
+        table = model.input_embedding  # a checkpoint's embedding may have more rows than the tokenizer has tokens
         vocab_size = tokenizer.vocab_size if table is None else table.num_embeddings
         return LabelsAsText(model, vocab_size, tie, [[*written, end] for written in ids], read)
 
@@ -258,7 +258,7 @@ class SentenceTask(Labelled, Task[Example, float]):
         return pd.DataFrame({"unit": range(len(labels)), "label": labels, "prediction": predictions})
 
     def validated(self, units: pd.DataFrame) -> dict[str, float]:
-        """Compute the metrics for the learning curve, for classes including accuracy and Matthews correlation."""
+        """Compute the metrics for the learning curve; for classes, add accuracy and Matthews correlation."""
         metrics = ["accuracy", "matthews", *self.metrics] if isinstance(self.labels, Classes) else self.metrics
         return self.values(units, metrics)
 
@@ -326,7 +326,7 @@ class SentenceTask(Labelled, Task[Example, float]):
         return examples
 
     def answered(self, example: Example) -> Answered:
-        """Return the sentences and the label; sentences of symmetric pairs are sorted, to ignore their order."""
+        """Return the sentences and the label; the sentences of a symmetric pair are sorted, to ignore their order."""
         return tuple(sorted(example.sentences)) if self.symmetric else example.sentences, example.label
 
     def warnings(self, examples: Mapping[str, Sequence[Example]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Write predictions for GLUE's server: a zip archive with a table of the columns index and prediction per test set."""
+"""Write predictions for GLUE's server: a zip archive with one table per test set (columns index and prediction)."""
 
 import zipfile
 from collections.abc import Mapping, Sequence

@@ -30,7 +30,7 @@ class SummaryFiles:
     """Documents from one file per split, in any format that `read_table` reads; the attribute `inputs` lists the files.
 
     Args:
-        text, summary: name of the column with documents, and of the column with summaries. A line end within a document
+        text, summary: names of the column with documents and of the column with summaries. A line end within a document
             or summary ends a sentence.
     """
 
@@ -131,7 +131,7 @@ class SummaryTask(Task[InSentences, str]):
         def read(ids: list[int]) -> str:
             return tokenizer.decode(ids[: ids.index(end)] if end in ids else ids).strip()
 
-        table = model.input_embedding  # a checkpoint may have more rows than the tokenizer has tokens
+        table = model.input_embedding  # a checkpoint's embedding may have more rows than the tokenizer has tokens
         vocab_size = text.vocab_size if table is None else table.num_embeddings
         return SummaryAsText(model, vocab_size, tie, read, self._max_new_tokens)
 

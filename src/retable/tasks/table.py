@@ -14,7 +14,7 @@ from retable.corpora.json_lines import read_objects, require_distinct
 from retable.corpora.text import SPLITS, read_lines
 
 JSON_LINES = (".jsonl", ".json", ".ndjson")
-NO_TEXTS, VOCABULARY = (".bin", ".npy", ".safetensors"), "tokenizer.json"  # suffixes and name of files without texts
+NO_TEXTS, VOCABULARY = (".bin", ".npy", ".safetensors"), "tokenizer.json"  # of files without texts: suffixes, name
 
 
 class Row(NamedTuple):
@@ -41,10 +41,10 @@ def read_table(
     skip_incomplete: bool = False,
     gold: str | None = None,
 ) -> Table:
-    r"""Read a file as a table; the suffix determines whether it is JSON lines, parquet, or delimited text (other
-    suffixes).
+    r"""Read a file as a table.
 
-    A byte-order mark is removed.
+    The file's suffix determines the format: JSON lines, parquet or, for all other suffixes, delimited text. A
+    byte-order mark is removed.
 
     Args:
         columns: names of the columns, for a file without a header.
@@ -200,7 +200,7 @@ def _text(value: Any) -> str | None:
 
 @contextlib.contextmanager
 def placed(files: Iterable[Path]) -> Iterator[None]:
-    """Convert a TextError inside the block to a UsageError whose message starts with the file and line of the text.
+    """Convert a TextError in the `with` block to a UsageError whose message starts with the text's file and line.
 
     Args:
         files: the files that may contain the text.
@@ -214,11 +214,11 @@ def placed(files: Iterable[Path]) -> Iterator[None]:
 
 
 def _place_of(error: TextError, files: Sequence[Path]) -> str:
-    """Find the line of the files that most likely contains the text of an error.
+    """Find the line, in any of `files`, that most likely contains the text with the error.
 
     The line must contain the wrong string, `error.part`; among such lines, the line with the most words in common with
-    `error.text` is chosen. Among equally good lines, a line that ends with the wrong string is preferred, because the
-    tag is the last column in files with columns. If several lines remain, the first of these lines is returned.
+    `error.text` is chosen. Among equally good lines, a line that ends with the wrong string is preferred, because in
+    files with columns, a line ends with the tag. If several lines remain, the first of these lines is returned.
 
     Returns: the file and the line number, as the beginning of an error message.
     """
@@ -242,6 +242,6 @@ def _places(path: Path) -> Iterator[tuple[str, str]]:
         return
     try:
         lines = [*read_lines(path)]
-    except UsageError:  # not UTF-8; Latin-1 reads ASCII letters correctly, and in UTF-16 only adds NULs between letters
+    except UsageError:  # not UTF-8; Latin-1 reads ASCII letters correctly, and UTF-16 letters with NULs in between
         lines = [*read_lines(path, "latin-1")]
     yield from ((f"line {number}", line.replace("\0", "")) for number, line in enumerate(lines, 1))

@@ -1,4 +1,4 @@
-"""Tagging: predict a tag for each word of a sentence, with data from columns, CoNLL-U files, or a labelled text."""
+"""Tagging: predict a tag for each word of a sentence. Data: files with columns, CoNLL-U files, or a labelled text."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -98,7 +98,7 @@ def _places(sentences: Sequence[TaggedSentence]) -> list[int]:
 class LabelledText(Protocol):
     """A text whose words have several kinds of labels.
 
-    For each kind of labels, a sentence contains a list of its words' labels.
+    For each kind of labels, a sentence contains a list with one label per word.
     """
 
     inputs: list[Path]
@@ -138,12 +138,13 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
     """Tagging of words.
 
     The unit of evaluation is a sentence, with its number of words, its number of correct tags and, for span tags, its
-    numbers of spans.
+    numbers of correct, predicted and labelled spans.
 
-    A model that reads spelling gets whole words. Other models read tokens and predict the tag of a word from its first
-    token (Devlin et al. 2019, section 5.3). Left-to-right models predict the tag from the word's last token, because
-    only there the whole word has been read. Sentences that are too long for the model are cut at the end. Words after
-    the cut are not used for training. In evaluation, the prediction for these words is the most frequent training tag.
+    A model that reads words by their spelling reads whole words. Other models read tokens and predict the tag of a word
+    from the word's first token (Devlin et al. 2019, section 5.3). Left-to-right models predict the tag from the word's
+    last token, because only the state of this token depends on the whole word. Sentences that are too long for the
+    model are cut at the end. Words that are cut off are not used for training. In evaluation, the prediction for such
+    words is the most frequent training tag.
 
     Args:
         scheme: scheme of span tags for training and prediction, such as IOBES; None if tags do not mark spans.
@@ -348,8 +349,8 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
         """Write one line per word with the word, its tag and the predicted tag, for the Perl script conlleval.
 
         A blank line ends a sentence. Span tags are written in IOB2, because conlleval would join adjacent spans of the
-        same type if tags were in IOBES. For semantic roles, there is a second column, which contains the word in the
-        line of the predicate, and a hyphen in all other lines.
+        same type if tags were in IOBES. For semantic roles, an additional second column contains the predicate in the
+        predicate's line, and a hyphen in all other lines.
 
         Returns: an empty list, because the file is too large to view.
         """

@@ -50,7 +50,7 @@ class Translated(NamedTuple):
 
     text: str
     words: tuple[list[str], list[str]]  # tokens of the source and of the translation, with the end mark
-    alignment: NDArray[np.float32]  # (U, S): attention of each target token to each source token, or empty
+    alignment: NDArray[np.float32]  # (U, S): attention of each target token to each source token; empty if not saved
 
 
 class TranslationTask(Task[Pair, Translated]):
@@ -89,7 +89,7 @@ class TranslationTask(Task[Pair, Translated]):
         return self.splits[2:]
 
     def cell(self, split: str) -> str:
-        return f"{split.replace('test', self.kind, 1)}/test"  # in tables, test_2017 is a separate task
+        return f"{split.replace('test', self.kind, 1)}/test"  # makes test_2017 a separate task in tables
 
     def require(self, model: type[Model], d_predicate: int) -> None:
         require_writer(model)
@@ -114,7 +114,8 @@ class TranslationTask(Task[Pair, Translated]):
         """Return training batches of at most `batch_size` tokens.
 
         Args:
-            batch_size: largest number of tokens in all sources of a batch, and in all its targets, including padding.
+            batch_size: largest number of tokens, including padding, in all sources of a batch together, and also in all
+                targets of the batch together.
             seed: seed of the random order.
         """
         assert isinstance(encoded, Pairs)

@@ -12,7 +12,7 @@ from retable.core.errors import UsageError
 from retable.corpora.text import read_lines
 from retable.tasks.table import Row, Table
 
-BRACKETS = {"-LRB-": "(", "-RRB-": ")"}  # how the treebank writes brackets, and the brackets
+BRACKETS = {"-LRB-": "(", "-RRB-": ")"}  # brackets as the treebank writes them, and as characters
 
 
 def read_trees(path: Path, phrases: bool = False) -> Table:
@@ -38,7 +38,7 @@ def read_trees(path: Path, phrases: bool = False) -> Table:
 def _nodes(path: Path, number: int, line: str) -> list[tuple[str, list[str]]]:
     """Return the label and the words of each node of a tree, in the order of the nodes' opening brackets."""
     nodes: list[tuple[str, list[str]]] = []
-    open_nodes: list[list[str]] = []  # word lists of the nodes that are not closed yet; `nodes` has the same lists
+    open_nodes: list[list[str]] = []  # word lists of nodes that are not closed yet; `nodes` contains the same lists
     broken = UsageError(
         f"{path}, line {number} is not a tree: its brackets do not match; write, for example, (3 (2 It) (3 works))"
     )

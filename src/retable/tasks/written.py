@@ -17,8 +17,8 @@ from retable.tasks.labels import Classes, Scores
 class Answers:
     """The texts that a model writes for labels.
 
-    The text of a class is its entry in `texts` or, without `texts`, its name. The text of a score is the score rounded
-    to a multiple of 0.2.
+    The text of a class is the class's entry in `texts` or, without `texts`, the class's name. The text of a score is
+    the score rounded to a multiple of 0.2.
 
     Raises: UsageError: `texts` is given for scores, or does not have one distinct text per class.
     """

@@ -1,4 +1,7 @@
-"""A3: byte-level byte-pair encoding (Radford et al. 2019, section 2.2). Decoding restores any text exactly."""
+"""Byte-level byte-pair encoding (Radford et al. 2019, section 2.2). Decoding restores any text exactly.
+
+System A3 of docs/systems.yaml.
+"""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,7 @@
-"""A1: one token per Unicode character; characters unseen in training become UTF-8 bytes. Decoding restores any text."""
+"""One token per Unicode character; characters unseen in training become UTF-8 bytes. Decoding restores any text.
+
+System A1 of docs/systems.yaml.
+"""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -19,8 +22,8 @@ def train(lines: Iterable[str], vocabulary: Iterable[str] = (), closed: bool = F
 
     Args:
         lines: the training text, without line ends.
-        closed: whether to leave out END_OF_TEXT and the bytes. If True, the line end is the boundary token, and
-            characters outside the vocabulary are dropped.
+        closed: whether to leave out END_OF_TEXT and the bytes. If `closed` is True, the line end is the boundary token,
+            and characters outside the vocabulary are dropped.
 
     Returns: a tokenizer. Without `closed`, every text can be restored exactly, because characters outside the
         vocabulary become bytes.

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from itertools import chain
 from typing import TextIO
 
-TYPES = 1 << 20  # number of different words that are counted in memory, which takes about 200 MB
+TYPES = 1 << 20  # maximum number of different words that are counted in memory (about 200 MB)
 PARTS = 128  # number of temporary files; the counts of each file are summed in memory, one file at a time
 
 

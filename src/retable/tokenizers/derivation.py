@@ -10,9 +10,9 @@ from retable.tokenizers.unigram import UNKNOWN_PENALTY
 
 
 def derivation(tokenizer: Tokenizer, word: str) -> list[str]:
-    """Return the steps as lines to print: ranked merges (BPE), longest pieces (WordPiece), or scored pieces (unigram).
+    """List the steps, as lines to print: ranked merges (BPE), longest pieces (WordPiece), or scored pieces (unigram).
 
-    The last line lists the tokens. For a special token, there is no other line.
+    The last line lists the tokens. For a special token, the only line lists the token.
 
     Args:
         word: a word, or the name of a special token.
@@ -45,8 +45,8 @@ def derivation(tokenizer: Tokenizer, word: str) -> list[str]:
 def merges(model: dict[str, Any], word: str) -> Iterator[tuple[int | None, list[str]]]:
     """Yield pairs of a merge's rank and the symbols of `word` after this BPE merge; the initial symbols have rank None.
 
-    Ranks count from 0. In each step, of all adjacent pairs of symbols, the pair that was learnt first is merged, at its
-    leftmost place (Sennrich et al. 2016).
+    Ranks count from 0. In each step, the adjacent pair of symbols that was learnt first is merged, at the pair's
+    leftmost place in the word (Sennrich et al. 2016).
 
     Args:
         model: a BPE model as in `tokenizer.json`.
@@ -69,7 +69,7 @@ def merges(model: dict[str, Any], word: str) -> Iterator[tuple[int | None, list[
 
 
 def longest_first(model: dict[str, Any], word: str) -> Iterator[tuple[str, str]]:
-    """Yield the pieces into which a WordPiece model splits `word`, and with each piece the text that remains after it.
+    """Yield each piece into which a WordPiece model splits `word`, with the text that remains after this piece.
 
     Nothing is yielded if the word is too long for the model. If no piece matches the rest of the word, the iteration
     ends early; the tokenizer then encodes the word as unknown.

@@ -1,8 +1,10 @@
-"""A6: words as character ids, the input of ELMo (Peters et al. 2018), with 262 different ids, and 50 ids per word.
+"""Words as character ids, the input of ELMo (Peters et al. 2018): 50 ids per word, from 262 different ids.
 
 A word is encoded as a begin mark, the word's UTF-8 bytes and an end mark, padded to 50 ids. The ids are the same as in
 AllenNLP, and match the 262 rows of the published embedding. Bytes have the ids 1 to 256, and a row of zeros means no
 word. (bilm-tf numbers 261 symbols from 0; in batches, it adds 1 to these numbers, and 0 means no word.)
+
+System A6 of docs/systems.yaml.
 """
 
 from collections.abc import Sequence

@@ -51,19 +51,19 @@ def read_tokenizer(path: Path) -> Tokenizer:
         inner.no_padding()
         ids = inner.get_vocab().values()
         if {*ids} != {*range(len(ids))}:
-            raise UsageError(f"its ids must be 0 to {len(ids) - 1} without gaps; repair its vocabulary")
+            raise UsageError(f"the token ids must be 0 to {len(ids) - 1} without gaps; repair the vocabulary")
         tokenizer = Tokenizer(inner)
         model = model_of(tokenizer)
         if (unknown := model.get("unk_token")) is not None and unknown not in model["vocab"]:
-            raise UsageError(f"its vocabulary lacks its unknown token {unknown}; add it")
+            raise UsageError(f"the vocabulary lacks the unknown token {unknown}; add this token")
         tokenizer.boundary  # noqa: B018  raises UsageError if there is no mark to begin a stream with
         return tokenizer
 
 
 def tokenizer_files(folder: Path) -> list[Path]:
-    """Return the tokenizer files in a checkpoint's folder: the first set of FILES of which all files exist.
+    """Return the tokenizer files in a checkpoint's folder: the first set in FILES whose files all exist.
 
-    Raises: UsageError: in each set, some file is missing.
+    Raises: UsageError: none of the sets is complete.
     """
     for names in FILES:
         if all((folder / name).is_file() for name in names):

@@ -21,7 +21,7 @@ def model_of(tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def unknown_words(tokenizer: Tokenizer, texts: Iterable[str]) -> list[str]:
-    """Return the distinct words of the texts that are encoded with the unknown token.
+    """Return the distinct words in `texts` whose encoding contains the unknown token.
 
     Returns: words in the order of first occurrence; an empty list if the tokenizer has no unknown token.
     """
@@ -66,8 +66,9 @@ def rates(tokens: float, words: float, bytes: float, unknown: float, lost: Lost)
     """Return the fertility and the compression of a text, and the shares `unknown`, `unk_in_text` and `lost`.
 
     Fertility is the number of tokens per word, where a line end counts as a word. Compression is the number of bytes
-    per token. Among all tokens, `unk_in_text` is the share of unknown tokens for a literal `<unk>` in the text, and
-    `unknown` is the share of all other unknown tokens. `lost` is the share of bytes that decoding does not restore.
+    per token. Among all tokens, `unk_in_text` is the share of unknown tokens that represent a literal `<unk>` in the
+    text, and `unknown` is the share of all other unknown tokens. `lost` is the share of bytes that decoding does not
+    restore.
 
     Args:
         tokens, words, bytes: the number of tokens, words and bytes of the text.

@@ -19,8 +19,8 @@ from retable.core.errors import TextError, UsageError
 END_OF_LINE = "<eos>"
 END_OF_TEXT = "<|endoftext|>"
 UNKNOWN = "<unk>"
-LONGEST = 1000  # characters; a longer word or run of white space in training text is cut, see `to_learn_from`
-LEARN_FROM = 100_000_000  # characters from which pieces are learnt; a trainer needs 1 kB of memory per different word
+LONGEST = 1000  # maximum number of characters of a word or a run of white space in training text, see `to_learn_from`
+LEARN_FROM = 100_000_000  # number of characters to learn pieces from; a trainer needs 1 kB of memory per different word
 _LONG = re.compile(rf"\S{{{LONGEST + 1}}}|\s{{{LONGEST + 1}}}")
 _SPACES = re.compile(r"\s+")
 WORDS = 1 << 16  # maximum number of words whose `Lost` is cached
@@ -34,9 +34,10 @@ class Ends(NamedTuple):
     document: str  # text of the blank line after a document; if "", the boundary token is used
 
 
-# A tokenizer uses the first entry whose boundary token is in the tokenizer's vocabulary. A word tokenizer encodes "\n"
-# as <eos>, and a blank line as a single <eos>. WordPiece and SentencePiece drop line ends, so [SEP] or </s> is used as
-# the line end. A closed character tokenizer has no special tokens, so the line end is the boundary token.
+# A tokenizer uses the first entry of ENDS whose boundary token is in the tokenizer's vocabulary. A word tokenizer
+# encodes "\n" as <eos>, and a blank line as a single <eos>. WordPiece and SentencePiece drop line ends, so [SEP] or
+# </s> is used as the line end. A closed character tokenizer has no special tokens, so the line end is the boundary
+# token.
 ENDS = (
     Ends(END_OF_TEXT, "\n", ""),
     Ends(END_OF_LINE, "\n", "\n"),
@@ -71,7 +72,7 @@ class Tokenizer:
 
     def __init__(self, tokenizer: HuggingFaceTokenizer):
         self._tokenizer = tokenizer
-        tokenizer.encode_special_tokens = True  # encodes special tokens' names as text; the file does not save this
+        tokenizer.encode_special_tokens = True  # encodes special tokens' names as text; not saved in the file
         self.vocab_size: int = tokenizer.get_vocab_size()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -135,7 +136,7 @@ class Tokenizer:
             if self._tokenizer.token_to_id(ends.boundary) is not None:
                 return ends
         names = ", ".join(ends.boundary for ends in ENDS)
-        raise UsageError(f"the tokenizer has no mark to begin a stream with; add one of {names} to it")
+        raise UsageError(f"the tokenizer has no mark to begin a stream with; add one of {names} to the tokenizer")
 
     def encode(self, text: str, special: bool = False) -> list[int]:
         """Encode a text, without the special tokens that a model's template would add.
@@ -145,7 +146,7 @@ class Tokenizer:
                 is encoded as ordinary text.
 
         Raises:
-            UsageError: the text contains a lone surrogate, half a character that has no UTF-8 encoding.
+            UsageError: the text contains a lone surrogate (half of a character, which has no UTF-8 encoding).
             TextError: the text contains a special token's name that cannot be encoded as text.
         """
         return self._ids([text], special)[0]
@@ -176,7 +177,7 @@ class Tokenizer:
         return self._tokenizer.decode_batch([list(ids) for ids in batch], skip_special_tokens=False)
 
     def encode_units(self, units: Iterable[list[str]], documents: bool) -> Iterator[tuple[list[int], int, int]]:
-        """Yield the ids of each unit, its number of words (a line end counts as a word), and its number of bytes.
+        """Yield each unit's ids, number of words (a line end counts as a word), and number of bytes.
 
         A unit is a list of lines. With `documents`, the blank line at the end of the unit is also encoded and counted.
 
@@ -216,12 +217,12 @@ class Tokenizer:
 
     @cached_property
     def _whole(self) -> set[str]:
-        """Return the set in which words that decoding restores exactly are cached."""
+        """Return the cache, a set, of words that decoding restores exactly."""
         return set()
 
     @cached_property
     def _of_word(self) -> Callable[[str], Lost]:
-        """Return a cached function that computes the `Lost` of a word; all of the word's bytes are lost, or none."""
+        """Return a cached function that computes the `Lost` of a word; a word loses all its bytes or none."""
         unknown, name = self.unknown, None if self.unknown is None else self.words[self.unknown]
 
         def measure(word: str) -> Lost:
@@ -238,7 +239,8 @@ class Tokenizer:
     def require_text(self, lines: Iterable[str], name: object) -> None:
         """Check that no line contains a special token's name that cannot be encoded as text.
 
-        Raises: UsageError: a line contains such a name; the message begins with `name` and the line number.
+        Raises: UsageError: a line contains such a special token's name; the message begins with the argument `name` and
+            the line number.
         """
         names = [each.lower() for each in self._refused.values()]
         if not names:
@@ -255,7 +257,7 @@ class Tokenizer:
         """Return the Hugging Face tokenizer that encodes texts.
 
         The vocabulary of a unigram model contains the names of special tokens as pieces. The returned tokenizer splits
-        these names in a text after the first character, so that they are encoded as ordinary text.
+        these names in a text after the first character, so that the names are encoded as ordinary text.
         """
         if not isinstance(self._tokenizer.model, models.Unigram) or not self.special_ids:
             return self._tokenizer
@@ -307,7 +309,7 @@ class Tokenizer:
 
 
 def _lone(spaces: re.Match[str]) -> bool:
-    """Return whether `spaces`, a match of white space, is a single space between two words."""
+    """Return whether `spaces`, a match of `_SPACES`, is a single space between two words."""
     return spaces[0] == " " and spaces.start() > 0 and spaces.end() < len(spaces.string)
 
 
@@ -328,8 +330,8 @@ def to_learn_from(lines: Iterable[str], characters: int) -> Iterator[str]:
     From a text of more than `characters` characters, random lines are drawn with a fixed seed, until their total length
     is about `characters`. If a line contains a word or a run of white space of more than LONGEST characters, the line
     is cut into parts of LONGEST characters. Without these cuts, training would take too long: the time grows with the
-    square of the word length (10 s for 100,000 characters). `lines` is iterated twice; an iterator is first read into
-    memory.
+    square of the word length (10 s for a word of 100,000 characters). `lines` is iterated twice; an iterator is first
+    read into memory.
 
     Args:
         characters: largest number of characters to learn from.
@@ -349,7 +351,7 @@ def to_learn_from(lines: Iterable[str], characters: int) -> Iterator[str]:
 def read_tokens(path: Path, vocab_size: int) -> np.ndarray:
     """Memory-map the token ids of a `.bin` file.
 
-    Raises: UsageError: the file is empty or truncated, or has ids beyond `vocab_size`.
+    Raises: UsageError: the file is empty or truncated, or contains an id of `vocab_size` or more.
     """
     try:
         tokens = np.memmap(path, dtype="<u2" if vocab_size <= 1 << 16 else "<u4", mode="r")

@@ -1,4 +1,7 @@
-"""A5: the unigram tokenizer (Kudo 2018) with T5's order of ids, and sampling of segmentations."""
+"""The unigram tokenizer (Kudo 2018) with T5's order of ids, and sampling of segmentations.
+
+System A5 of docs/systems.yaml.
+"""
 
 import json
 import math
@@ -65,11 +68,11 @@ def _t5(model: models.Unigram) -> HuggingFaceTokenizer:
 def _with_room(lines: Iterable[str], n_pieces: int) -> Iterator[str]:
     """Yield the lines; after the last line, check that `n_pieces` exceeds the number of different characters.
 
-    The library always keeps one piece per character. If `n_pieces` is smaller, the library returns more pieces, or does
-    not terminate. The check after the last line is early enough, because the library reads all lines before it starts
-    to train.
+    The library always keeps one piece per character. If `n_pieces` is smaller than the number of characters, the
+    library returns more pieces, or does not terminate. The check after the last line is early enough, because the
+    library reads all lines before it starts to train.
     """
-    characters, other = set[str](), _t5(models.Unigram())  # training locks the first tokenizer
+    characters, other = set[str](), _t5(models.Unigram())  # a second tokenizer, because training locks the first
     for line in lines:
         characters.update(line if line.isascii() else other.normalizer.normalize_str(line))
         yield line
@@ -83,11 +86,11 @@ def _with_room(lines: Iterable[str], n_pieces: int) -> Iterator[str]:
 
 
 def canonical(pieces: list[tuple[str, float]]) -> list[tuple[str, float]]:
-    """Make the trainer's result independent of the order of its hash tables, which differs between runs.
+    """Make the trainer's result independent of the trainer's hash tables, whose order differs between runs.
 
-    The order affects the last bits of sums, and the scores of characters that EM dropped: the trainer sets each to the
-    lowest score plus a different multiple of 0.0001. Here, all dropped characters get the lowest score, and all scores
-    are rounded to 4 digits.
+    The order of the hash tables affects the last bits of sums, and the scores of characters that EM dropped: the
+    trainer sets each of these scores to the lowest score plus a different multiple of 0.0001. Here, all dropped
+    characters get the lowest score, and all scores are rounded to 4 digits.
     """
     lowest = min((score for _, score in pieces), default=0.0)
     band = lowest + 0.0001 * sum(len(piece) == 1 for piece, _ in pieces)
@@ -127,7 +130,7 @@ class Sampler:
         Args:
             generator: random generator, which draws one number per piece.
 
-        Raises: UsageError: the text contains a lone surrogate, half a character that has no UTF-8 encoding.
+        Raises: UsageError: the text contains a lone surrogate (half of a character, which has no UTF-8 encoding).
         """
         _require_characters([text])
         normalizer, pre_tokenizer = self._reader.normalizer, self._reader.pre_tokenizer
@@ -144,7 +147,7 @@ class Sampler:
         return [i for unknown, run in runs for i in ([self.unknown] if unknown else run)]
 
     def _filter(self, word: str) -> list[tuple[list[tuple[int, int]], np.ndarray]]:
-        """Return for each place in `word` the pieces (id, start) that can end at this place, and cumulative weights."""
+        """For each place in `word`, return the pieces (id, start) that can end there, and their cumulative weights."""
         totals, lattice = [0.0], [([(0, 0)], np.ones(1))]
         for end in range(1, len(word) + 1):
             arcs, weights = [], []

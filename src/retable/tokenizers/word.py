@@ -16,7 +16,7 @@ from retable.tokenizers.tokenizer import END_OF_LINE, UNKNOWN, Tokenizer
 # mark. The marks < and > are not split off, so that <unk> remains one word.
 APART = r"n't\b|'(?:s|m|d|re|ve|ll)\b|[^\w<>]"
 
-# The tokens of Kim (2014): characters to drop, beginnings of separate words, and separate words.
+# Patterns of Kim's (2014) code: characters to drop, endings to split off from words, and signs to split off.
 DROPPED, BEGINNINGS, SIGNS = r"[^A-Za-z0-9(),!?'`\n]", r"n't|'(?:s|ve|re|d|ll)", r"[(),!?]"
 
 
@@ -32,10 +32,10 @@ def train(
     Args:
         min_count: minimum number of occurrences of a word; rarer words become `<unk>`.
         vocabulary: words of a closed vocabulary; they get an id even if they do not occur in the text.
-        marks: special tokens, such as BERT's special tokens or T5's sentinels. Their ids come after all word ids, so
-            the word ids do not change.
-        english: whether to lower-case the text, and to split off the parts that `APART` matches. Set this to True for
-            English text that is not tokenized, or only partly tokenized.
+        marks: special tokens, such as BERT's special tokens or T5's sentinels. The ids of `marks` come after all word
+            ids, so the word ids do not change.
+        english: whether to lower-case the text, and to split off the parts that `APART` matches. Set `english` to True
+            for English text that is not tokenized, or only partly tokenized.
     """
     folded, splitter = normalizers.Lowercase(), pre_tokenizers.WhitespaceSplit()
     if english:
@@ -58,8 +58,8 @@ def train_uncased(lines: Iterable[str], vocabulary: Iterable[str] = (), cleaned:
 
     Args:
         vocabulary: words of a closed vocabulary; they get an id even if they do not occur in the text.
-        cleaned: drop all signs except (),!?'` and split off n't, 's and the like, as in the code of Kim (2014),
-            yoonkim/CNN_sentence.
+        cleaned: whether to drop all signs except (),!?'` and to split off n't, 's and the like, as in the code of Kim
+            (2014), yoonkim/CNN_sentence.
     """
     folded = normalizers.Sequence([*([normalizers.Replace(Regex(DROPPED), " ")] * cleaned), normalizers.Lowercase()])
     splitter = pre_tokenizers.WhitespaceSplit()

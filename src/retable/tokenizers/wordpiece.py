@@ -1,8 +1,10 @@
-"""A4: WordPiece as in BERT (Devlin et al. 2019): every piece of a word except the first begins with `##`.
+"""WordPiece, as in BERT (Devlin et al. 2019): every piece of a word except the first begins with `##`.
 
 Pieces are learnt by byte-pair merges of characters, as in Hugging Face's trainer. Encoding chooses the longest piece
-first. Decoding does not join words, unlike with BERT's `tokenizer.json` ("do n't" → "don't"), because the joined words
-would be encoded differently.
+first. Decoding does not join words, unlike decoding with BERT's `tokenizer.json` ("do n't" → "don't"), because the
+joined words would be encoded differently.
+
+System A4 of docs/systems.yaml.
 """
 
 from collections import Counter
@@ -30,7 +32,7 @@ def train(
     """Train a WordPiece tokenizer of `vocab_size` pieces: five marks, all characters with and without `##`, and merges.
 
     Args:
-        lowercase: lower-case the text and strip accents, as BERT's uncased models do.
+        lowercase: whether to lower-case the text and strip accents, as BERT's uncased models do.
         alphabet: number of characters to keep, the most frequent first; words with other characters become `[UNK]`.
         vocabulary: ignored, because new words are split into pieces or characters.
         learn_from: number of characters to learn from; from a longer text, random lines are drawn, see `to_learn_from`.
@@ -50,7 +52,7 @@ def train(
         )
     # By default, the trainer numbers ## characters in the order of a hash table, which differs in each run, and uses
     # these numbers to break ties between merges. If the ## characters are passed as special tokens, they are numbered
-    # in the order of this list.
+    # in the order of `initial`.
     initial = [*MARKS, *characters, *(PREFIX + character for character in characters)]
     trainer = trainers.WordPieceTrainer(
         vocab_size=vocab_size,

@@ -17,7 +17,7 @@ _NOT_IN_NAMES = re.compile(r"[/:.%\"']")
 def register(cell: Path, name: str, loader: str, example: Any, answers: Any, requirements: Iterable[str]) -> int:
     """Copy a cell and this package into a registered model in MLflow.
 
-    The model is attached to the cell's run, if MLflow has this run.
+    If MLflow contains the cell's run, the model is attached to this run.
 
     Args:
         cell: folder of the cell.
@@ -41,7 +41,7 @@ def register(cell: Path, name: str, loader: str, example: Any, answers: Any, req
         run_id = read_record(cell).get("mlflow_run_id")
         made_by = client.get_run(run_id) if run_id and is_known(client, run_id) else None
         logged = Model.log(
-            artifact_path=None,  # the former name of the argument `name`; it has no default
+            artifact_path=None,  # former name of the argument `name`, which still has no default
             flavor=mlflow.pyfunc,
             name=_NOT_IN_NAMES.sub("_", cell.name),
             run_id=made_by.info.run_id if made_by else None,

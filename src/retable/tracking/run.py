@@ -1,4 +1,4 @@
-"""Log a cell's run to MLflow. If MLflow does not answer, the run waits in `work/mlflow` and is sent later."""
+"""Log a cell's run to MLflow. If MLflow does not answer, the run is stored in `work/mlflow` and sent later."""
 
 import contextlib
 import fcntl
@@ -32,7 +32,8 @@ from retable.tracking.store import (
 
 WAITING = Path("work/mlflow")  # Folder with the runs that MLflow has not accepted yet.
 OPEN = Path("work/open")  # Folder with a locked file (`_Mark`) for each run that a process has open.
-OPEN_BY = "retable.open."  # A run has a tag for each process that has it open: this prefix and the mark's name.
+# A run has a tag for each process in which it is open: this prefix and the name of the process's `_Mark`.
+OPEN_BY = "retable.open."
 SCORE = "score"  # Name of the metric for sorting a list of runs.
 SCORED_BY = "retable.score"  # The tag with the name of the metric that SCORE copies.
 _NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")  # Characters that MLflow rejects in names.
@@ -62,14 +63,15 @@ class Group(NamedTuple):
 
 
 class RunSpec(NamedTuple):
-    """All facts that are needed to open a run; storable as JSON until MLflow answers.
+    """All facts needed to open a run, which can be stored as JSON until MLflow answers.
 
     Attributes:
         key: identifies a cell's configuration, inputs and code. The same key means the same numbers, so a repeated or
             resumed cell is recorded once.
         upstream: the cells from which this cell was made; a tag lists their runs.
-        measures: for an evaluation, the run's name as a child of the first upstream cell's run, which also gets the
-            scores. If that cell has no run, the parent is `group`, and the run's name is `name`.
+        measures: for an evaluation, the name of its run as a child of the run of the first cell in `upstream`. The
+            parent run also gets the scores. If the first cell in `upstream` has no run, the parent is `group`, and the
+            run's name is `name`.
         parent: id of the parent run; takes precedence over `measures` and `group`.
         monitored: whether to log MLflow's system metrics, such as the CPU load every ten seconds, if
             MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING is true.
@@ -118,7 +120,7 @@ class Run:
         self._silent_until: float | None = None
 
     def log(self, points: Iterable[tuple[int, str, float]]) -> None:
-        """Log (step, metric, value) points; points that the run logged before a kill are skipped."""
+        """Log (step, metric, value) points that the run did not log before it was killed."""
         self._points += points
         if self._silent_until is None or time.monotonic() > self._silent_until:
             self._send()
@@ -158,7 +160,7 @@ class Run:
             )
             if not sent:
                 _wait(self._opening, self._taken + self._points, ending, self.id)
-        finally:  # on a full disk, too: the next run of this project closes this one
+        finally:  # even on a full disk: the next run of this project closes this run
             if self._mark is not None:
                 self._mark.leave(remove=sent)
         if sent:
@@ -166,7 +168,7 @@ class Run:
             end_killed()
 
     def _send(self, ending: "Ending | None" = None) -> bool:
-        """Send pending points, and the ending if given; return whether MLflow accepted them."""
+        """Send pending points, and `ending` if given; return whether MLflow accepted them."""
         began = time.monotonic()
         try:
             client, experiment = open_store()
@@ -201,7 +203,7 @@ class Run:
             name = _NOT_IN_NAMES.sub("_", metric_name)
             if step not in self._steps(client, run_id, name):
                 fresh.append(Metric(name, value, now, step))
-        for start in range(0, len(fresh), 1000):  # MLflow's limit for a batch
+        for start in range(0, len(fresh), 1000):  # MLflow's maximum number of metrics per request
             batch = fresh[start : start + 1000]
             client.log_batch(run_id, metrics=batch)
             for metric in batch:
@@ -240,11 +242,11 @@ class _Mark:
     def __init__(self, key: str):
         while True:
             self.path = root() / OPEN / uuid4().hex
-            with contextlib.suppress(FileNotFoundError):  # another process removed the empty folder
+            with contextlib.suppress(FileNotFoundError):  # repeat if another process removed the empty folder
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
                 fcntl.flock(self._file, fcntl.LOCK_EX)
-                if self.path.exists():  # `end_killed` of another process may have removed it
+                if self.path.exists():  # `end_killed` of another process may have removed the file
                     self._write(key)
                     break
                 os.close(self._file)
@@ -258,7 +260,7 @@ class _Mark:
             raise
 
     def leave(self, remove: bool) -> None:
-        """Unlock the mark, and remove it unless MLflow has yet to accept the run's end."""
+        """Unlock the mark's file; remove it if MLflow has accepted the run's end."""
         if remove:
             self.path.unlink(missing_ok=True)
         os.close(self._file)
@@ -275,7 +277,7 @@ def start(opening: RunSpec) -> Run:
 
 
 def end_killed() -> int:
-    """Close the runs that killed processes of this project left open.
+    """Close the runs of this project whose processes were killed.
 
     Runs that another process has open, here or on another machine, stay open. If MLflow does not answer, the next call
     tries again.
@@ -360,7 +362,7 @@ def _wait(opening: RunSpec, points: Sequence[tuple[int, str, float]], ending: En
         write_json(begun, {"opening": facts, "points": points, "ending": ending._asdict(), "id": id})
         begun.replace(path)
     finally:
-        begun.unlink(missing_ok=True)  # remains only if an error occurred, such as a full disk
+        begun.unlink(missing_ok=True)  # the file still exists only after an error, such as a full disk
 
 
 def _waiting(key: str) -> Path:
@@ -378,7 +380,7 @@ def _open(client: MlflowClient, experiment: str, opening: RunSpec, by: dict[str,
     Args:
         client, experiment: the store and the id of its experiment.
         opening: describes the run.
-        by: the tag that marks this process as having the run open.
+        by: the tag that shows that this process has opened the run.
 
     Returns: the id of the run; and, for an evaluation, the id of the run that trained the system, otherwise None.
     """
@@ -396,7 +398,7 @@ def _open(client: MlflowClient, experiment: str, opening: RunSpec, by: dict[str,
     name = opening.measures if measured and opening.measures else opening.name
     run_id = create(client, experiment, name, opening.key, tags)
     logged = [Param(_NOT_IN_NAMES.sub("_", name), value[:_VALUE_LIMIT]) for name, value in opening.parameters.items()]
-    for first in range(0, len(logged), 100):  # MLflow's limit for a batch
+    for first in range(0, len(logged), 100):  # MLflow's maximum number of parameters per request
         client.log_batch(run_id, params=logged[first : first + 100])
     if read := [each.logged() for each in opening.data_sets]:
         client.log_inputs(run_id, read)
@@ -428,7 +430,8 @@ def _score(client: MlflowClient, run_id: str, ending: Ending) -> None:
 def _group(client: MlflowClient, experiment: str, group: Group) -> str:
     """Return the id of a group's parent run; create the run if needed.
 
-    If several machines created the run at the same moment, the first run is kept, and gets the children of the others.
+    If several machines created the run at the same moment, the first run is kept, and gets the children of the other
+    runs.
     """
     with exclusive():
         if not begun(client, experiment, group.key):
@@ -443,7 +446,7 @@ def _group(client: MlflowClient, experiment: str, group: Group) -> str:
 
 
 def describe_group(key: str, note: str, metrics: Mapping[str, float], page: Path) -> None:
-    """Add a note, metrics and a page to a group's run, if MLflow has the run.
+    """Add a note, metrics and a page to a group's run, if MLflow contains the run.
 
     The note ends with a link to the page. If the store does not answer, one line is printed.
     """

@@ -22,10 +22,10 @@ from retable.core.artifacts import root
 from retable.core.errors import UsageError
 
 EXPERIMENT = "retable"
-# An environment variable of MLflow's server; a remote server has a separate setting.
+# An environment variable of MLflow's server, which Retable also uses for stores without a server.
 ARTIFACTS = "MLFLOW_DEFAULT_ARTIFACT_ROOT"
 # Errors of the store, its database and tables, the network or the disk, and errors for a missing database driver. A
-# training run must continue after any of these errors.
+# training run must continue after any error in NO_ANSWER.
 NO_ANSWER = (MlflowException, SQLAlchemyError, CommandError, OSError, ImportError)
 _NOT_FOUND = (
     ErrorCode.Name(RESOURCE_DOES_NOT_EXIST),
@@ -47,7 +47,7 @@ def concealed(message: str) -> str:
 def begun(client: MlflowClient, experiment: str, key: str) -> list[str]:
     """Return the ids of the runs with this key, oldest first.
 
-    There are several runs if several machines created them at the same moment.
+    There are several runs if several machines created a run with this key at the same moment.
     """
     return tagged(client, experiment, "retable.key", key)
 
@@ -136,23 +136,23 @@ def _client() -> MlflowClient:
 
 
 def _make(database: Path) -> None:
-    """Create an SQLite store with all its tables, unless it exists.
+    """Create an SQLite store with all its tables, unless the file exists.
 
     MLflow cannot use a store in which some tables are missing. If a full disk or a kill interrupts this function, it
-    leaves no store at all. Call it within `exclusive`.
+    leaves no store at all. Call this function only within `exclusive`.
     """
     if database.exists():
         return
     prefix = f".{database.name}-"
     for left in database.parent.glob(f"{prefix}*"):
         shutil.rmtree(left)
-    # Each try needs a new folder, because within a process MLflow creates tables only once per address.
+    # Each call needs a new folder, because a process creates MLflow's tables only once per address.
     with TemporaryDirectory(prefix=prefix, dir=database.parent) as folder:
         begun = Path(folder, database.name)
         MlflowClient(f"sqlite:///{begun}").search_experiments(max_results=1)
         try:
             os.link(begun, database)
-        except FileExistsError:  # a process without this lock created it; keep its runs
+        except FileExistsError:  # a process without this lock created the store; keep its runs
             pass
         except OSError:  # the file system does not support hard links
             begun.replace(database)
@@ -168,7 +168,7 @@ def _experiment(client: MlflowClient) -> str:
         location = None
     try:
         return client.create_experiment(EXPERIMENT, artifact_location=location)
-    except MlflowException:  # another process created it in the meantime
+    except MlflowException:  # another process created the experiment in the meantime
         experiment = client.get_experiment_by_name(EXPERIMENT)
         if experiment is None:
             raise
@@ -203,9 +203,10 @@ def cell_of(run_id: str) -> Path:
 
 
 def place_of(tags: Mapping[str, str], run: str) -> Path:
-    """Return the folder of the cell that a run's tags name; `run` names the run in messages.
+    """Return the folder of the cell that a run's tags name; messages call the run `run`.
 
-    Raises: UsageError: the folder is outside the project, which is possible because tags may come from elsewhere.
+    Raises: UsageError: the folder is outside the project, which is possible because another program may have written
+        the tags.
     """
     folder, cell = Path(tags.get("retable.folder", ".")), Path(tags["retable.cell"])
     if any(path.is_absolute() or ".." in path.parts for path in (folder, cell)):

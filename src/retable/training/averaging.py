@@ -11,17 +11,17 @@ from retable.core.settings import NonNegativeInt
 
 
 def non_monotone(losses: Sequence[float], patience: NonNegativeInt) -> bool:
-    """Check whether averaging begins: the last loss is above the best loss of more than `patience` validations ago.
+    """Check whether averaging begins: the last loss exceeds a loss more than `patience` validations older.
 
-    The check follows the code of Merity, Keskar and Socher (2018). Algorithm 1 of their paper compares the last loss
-    with the best of the last `patience` losses.
+    The check follows the code of Merity, Keskar and Socher (2018). Algorithm 1 of their paper instead compares the last
+    loss with the best of the last `patience` losses.
     """
     before = losses[:-1]
     return len(before) > patience and losses[-1] > min(before[: len(before) - patience])
 
 
 class Average:
-    """The running mean of a module's weights after each step, in fp32. The mean begins when the object is created."""
+    """The mean, in fp32, of a module's weights after each step since this object was created."""
 
     def __init__(self, module: nn.Module):
         self._module = module
@@ -43,7 +43,7 @@ class Average:
         return {name: t.full_tensor() if isinstance(t, DTensor) else t for name, t in self.tensors.items()}
 
     def take(self, steps: int, whole: Mapping[str, Tensor]) -> None:
-        """Restore the mean `whole` over `steps` steps from a checkpoint."""
+        """Restore a mean from a checkpoint: `whole`, the mean of weights over `steps` steps."""
         self.steps = steps
         for name, own in self.tensors.items():
             mean = whole[name].to(own.device)
@@ -51,7 +51,7 @@ class Average:
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:
-        """Use the averaged weights in the module inside a `with` block."""
+        """Replace the module's weights by the averaged weights inside a `with` block."""
         own = {name: p.detach().clone() for name, p in self._module.named_parameters()}
         self.apply()
         try:

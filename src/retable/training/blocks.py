@@ -1,4 +1,4 @@
-"""Memory savings for large models: recomputed activations, and weights sharded over processes."""
+"""Methods that save memory for large models: recomputed activations, and weights sharded over processes."""
 
 import copy
 from functools import partial
@@ -16,13 +16,13 @@ from retable.models.base import blocks_of
 
 Module = TypeVar("Module", bound=nn.Module)
 
-METHODS = ("loss", "log_prob", "next_log_prob", "remember")  # methods that use the weights, besides `forward`
+METHODS = ("loss", "log_prob", "next_log_prob", "remember")  # methods other than `forward` that use the weights
 
 
 def recompute_blocks(model: nn.Module) -> None:
-    """Make each block store only its input, and recompute the rest in the backward pass (Chen et al. 2016).
+    """Make each block store only its input, and recompute activations in the backward pass (Chen et al. 2016).
 
-    All activations then take about as much memory as the activations of one block, and a step takes about a third
+    All activations together then need about as much memory as those of one block, and a step takes about a third
     longer.
 
     Raises: UsageError: the model has no blocks.
@@ -46,7 +46,7 @@ def shard(objective: nn.Module, mesh: Any) -> None:
 
 
 def replica(module: Module) -> Module:
-    """Return a copy with separate weights, compiled like the module; `deepcopy` does not compile the copy."""
+    """Return a copy of a module that shares no weights with it, and in which the same parts are compiled."""
     copied = copy.deepcopy(module)
     for own, other in zip(module.modules(), copied.modules(), strict=True):
         if own._compiled_call_impl is not None:
@@ -55,9 +55,9 @@ def replica(module: Module) -> Module:
 
 
 def gather(shared: nn.Module, whole: nn.Module) -> None:
-    """Copy the weights of the sharded module `shared` into `whole`, an unsharded copy.
+    """Copy the weights of a sharded module, `shared`, into its unsharded copy `whole`.
 
-    All processes must call this function while the shards are on devices that can communicate; with NCCL, on GPUs.
+    All processes must call this function while the shards are on devices that can communicate: on GPUs if NCCL is used.
     """
     for own, share in zip(whole.state_dict().values(), shared.state_dict().values(), strict=True):
         own.copy_(share.full_tensor() if isinstance(share, DTensor) else share)
@@ -76,8 +76,8 @@ class FullySharded(ModelParallelStrategy):
     def load_checkpoint(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Load a checkpoint; for plain SGD, load only the settings of its parameter groups.
 
-        Plain SGD has no state per weight. Lightning 2.6 reads the first weight's state, and fails if this state is
-        missing.
+        Plain SGD has no state per weight. Lightning 2.6 reads the optimizer state of the first weight, and fails if
+        there is no such state.
         """
         optimizers = self.optimizers
         self.optimizers = [each for each in optimizers if not _is_plain_sgd(each)]

@@ -1,4 +1,4 @@
-"""Callbacks that only report: a line per minute, the learning rate, the validation loss of a task."""
+"""Callbacks that only report: one progress line per minute, the learning rate, the validation loss of a task."""
 
 import sys
 import time
@@ -15,10 +15,10 @@ from retable.training.observers import PointLogger
 
 
 class Minutes(L.Callback):
-    """Prints the step, the mean loss since the last line, and the time left, if no line was printed for a minute.
+    """Prints the step, the mean loss since the last printed line, and the time left, once per minute.
 
-    Each validation also prints a line, see `Progress`, and restarts the minute. So a training that validates more than
-    once per minute prints only the lines of its validations.
+    A validation also prints a line (see `Progress`), and starts a new minute. So a training with more than one
+    validation per minute prints only the lines of validations.
     """
 
     def __init__(self, every: float = 60.0):
@@ -42,7 +42,8 @@ class Minutes(L.Callback):
         self._summed += 1
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, *_: Any) -> None:
-        # The line is printed at the start of a batch, because a validation after the previous step has printed by then.
+        # The line is printed at the start of a batch, because a validation after the previous step has already printed
+        # its line by then.
         now, done, total = time.monotonic(), trainer.global_step, trainer.max_steps
         if now < self._printed + self._every or done == self._first:
             return
@@ -55,7 +56,7 @@ class Minutes(L.Callback):
 
 
 class Rates(L.Callback):
-    """Logs the learning rate as `train/learning_rate`, at the steps whose training loss is in the curve."""
+    """Logs the learning rate as `train/learning_rate`, at the steps at which the learning curve has a training loss."""
 
     def __init__(self) -> None:
         self._points: list[Point] = []
@@ -82,11 +83,11 @@ class Rates(L.Callback):
 class ValidationLoss(L.Callback):
     """Logs the mean loss of a task's validation examples as `validation/loss`.
 
-    The callback is needed because the task's Measure only evaluates predictions. The loss is sent to the loggers only:
-    it is not in the curve and does not affect the choice of the best validation.
+    The callback is needed because the task's Measure evaluates only predictions. The loss is sent only to the loggers:
+    it is not part of the learning curve, and does not affect which validation is the best.
 
-    trainable: function of the Measure and a batch. Returns the places of the examples for which a loss can be computed,
-        and a batch of these examples, or None if there are no such examples.
+    trainable: function of the Measure and a batch. The function returns the indices of the examples for which a loss
+        can be computed, and a batch of these examples, or None if there are no such examples.
     """
 
     def __init__(self, trainable: Callable[[Any, Any], tuple[np.ndarray, Any] | None]):
@@ -110,7 +111,7 @@ class ValidationLoss(L.Callback):
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         sums = torch.tensor([self._sum, self._examples], dtype=torch.float64)
-        if trainer.world_size > 1 and not pl_module.sharded:  # a process with shards measures all examples
+        if trainer.world_size > 1 and not pl_module.sharded:  # with sharded weights, each process measures all examples
             sums = trainer.strategy.reduce(sums.to(pl_module.device), reduce_op="sum")
         total, examples = sums.tolist()
         if examples and not trainer.sanity_checking:
@@ -118,6 +119,6 @@ class ValidationLoss(L.Callback):
 
 
 def log_points(trainer: L.Trainer, points: Sequence[Point]) -> None:
-    """Send points to the loggers of a training that `fit` runs."""
+    """Send points of the curve to the loggers of a training that `fit` runs."""
     if points and trainer.is_global_zero and isinstance(trainer.logger, PointLogger):
         trainer.logger._log(points)

@@ -1,6 +1,6 @@
 """Checkpoints of a training: the last checkpoint, the checkpoint before it, and the best weights so far.
 
-A checkpoint is a zip archive, as torch writes it, and ends with its sha256 digest as the archive's comment.
+A checkpoint is a zip archive, written by torch. The archive's comment, at its end, is the sha256 digest of the rest.
 """
 
 import hashlib
@@ -14,18 +14,18 @@ from lightning.pytorch.utilities import rank_zero_only
 from retable.core.digests import digest
 from retable.core.errors import UsageError
 
-_LENGTH = 64  # number of characters of a sha256 in hexadecimal
+_LENGTH = 64  # number of hexadecimal digits of a sha256 digest
 
 
 def keep(written: Path, last: Path) -> None:
-    """Append the digest to the file `written` and rename it to `last`; the former `last` becomes `before(last)`.
+    """Append a digest to the file `written`, rename `last` to `before(last)`, and then `written` to `last`.
 
     If the process is killed between the two renames, only `before(last)` exists. A training that resumes from this
     older checkpoint ends with the same weights, byte for byte.
     """
     with written.open("r+b") as file:
         file.seek(-2, os.SEEK_END)
-        file.write(_LENGTH.to_bytes(2, "little"))  # length of the archive's comment, which was 0
+        file.write(_LENGTH.to_bytes(2, "little"))  # write the length of the archive's comment, which was 0 before
     with written.open("ab") as file:
         file.write(_digest(np.memmap(written, np.uint8, "r")))
     if last.exists():
@@ -34,7 +34,7 @@ def keep(written: Path, last: Path) -> None:
 
 
 def latest(last: Path) -> Path | None:
-    """Return the last undamaged checkpoint, or None if training must start again.
+    """Return the last undamaged checkpoint, or None, which means to start training again.
 
     Damaged checkpoints are reported on stderr and removed.
     """
@@ -55,14 +55,14 @@ def _give_up(damaged: list[Path], then: str) -> None:
 
 
 def before(last: Path) -> Path:
-    """Return the path of the checkpoint before the last checkpoint."""
+    """Return the path of the last checkpoint but one."""
     return last.with_name("previous.ckpt")
 
 
 def keep_weights(written: Path, best: Path) -> None:
-    """Keep the file `written` as the best weights so far, and store its digest in a file next to it."""
+    """Rename the file `written` to `best`, the best weights so far, and store the digest in a file next to `best`."""
     digest_file, digests = best.with_suffix(".sha256"), [digest(written)]
-    if digest_file.exists():  # keep old digests: if killed before its last line, this function leaves the old weights
+    if digest_file.exists():  # keep old digests: the old weights remain if the process is killed too early
         digests += [each for each in digest_file.read_text().split() if each != digests[0]]
     begun = digest_file.with_suffix(".begun")
     begun.write_text("\n".join(digests))
@@ -82,7 +82,7 @@ def require_weights(best: Path) -> Path:
 def _is_whole(path: Path) -> bool:
     try:
         content = np.memmap(path, np.uint8, "r")
-    except (ValueError, OSError):  # empty, or removed by the first process because it is damaged
+    except (ValueError, OSError):  # the file is empty, or damaged and already removed by the first process
         return False
     return content[-_LENGTH:].tobytes() == _digest(content[:-_LENGTH])
 

@@ -11,9 +11,9 @@ from retable.training.blocks import FullySharded
 
 
 class Data(L.LightningDataModule):
-    """Training batches, and one Measure each for validation, test and prediction, or None to skip that part.
+    """Training batches, and Measures for validation, test and prediction; a part that is None is skipped.
 
-    With FSDP each process goes through all held-out batches, because all processes must take part in each batch.
+    With FSDP, every process measures all held-out batches, because the weights are sharded over the processes.
     """
 
     def __init__(
@@ -52,8 +52,8 @@ class Data(L.LightningDataModule):
 class Steps:
     """An iterable over this process's batches, starting at the step that the training has reached.
 
-    The length of the iterable is the number of batches in an epoch. With `overfit_batches` every epoch starts with the
-    first batch.
+    The length of the iterable is the number of batches in an epoch. With Lightning's `overfit_batches`, every epoch
+    starts with the first batch.
     """
 
     def __init__(self, batches: Batches, trainer: Any):

@@ -1,4 +1,4 @@
-"""Number and kind of this machine's devices; one process per device."""
+"""The number and kind of this machine's devices. A training runs one process per device."""
 
 import os
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ import torch
 
 from retable.core.errors import UsageError
 
-REHEARSING = 2  # CPU processes that replace the devices if there is no GPU
+REHEARSING = 2  # number of CPU processes of a parallel training without GPUs
 
 
 def accelerator_here(accelerator: str) -> str:
@@ -16,9 +16,9 @@ def accelerator_here(accelerator: str) -> str:
 
 
 def devices_here(accelerator: str, parallel: bool) -> int:
-    """Return the number of devices that `auto` stands for: all GPUs, or one CPU process.
+    """Return the number of devices for `devices=auto`: all GPUs, or one CPU process.
 
-    parallel: whether to use two CPU processes instead of one, if there are two cores.
+    parallel: whether to use two CPU processes instead of one, if the machine has at least two cores.
     """
     if accelerator in ("gpu", "cuda"):
         return max(torch.cuda.device_count(), 1)

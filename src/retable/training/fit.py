@@ -37,22 +37,22 @@ from retable.training.weights import load_weights
 
 
 class Fitted(NamedTuple):
-    """The learning curve of a training, its number of steps and their time, and the devices used.
+    """The result of a training: its learning curve, number of steps, time and devices.
 
-    `steps` and `seconds` are the number of steps since the start or resumption, and their time without validations and
-    checkpoints.
+    `steps` is the number of steps since the start or resumption of the training. `seconds` is the time of the steps,
+    without validations and checkpoints.
     """
 
     points: list[Point]
     steps: int
     seconds: float
-    step: int  # step at which training had the resulting weights
+    step: int  # step of the weights that the training returns
     device: torch.device  # device of this process
-    devices: int  # number of devices of all processes
+    devices: int  # total number of devices, over all processes
 
 
-_MACHINE = {"accelerator", "devices", "strategy", "precision", "accumulate_grad_batches"}  # settings that affect speed
-WARMING, MEASURED = 5, 25  # numbers of warm-up steps and of all steps that measure the time per step
+_MACHINE = {"accelerator", "devices", "strategy", "precision", "accumulate_grad_batches"}  # these affect the speed
+WARMING, MEASURED = 5, 25  # numbers of steps that measure the time per step: warm-up steps, all steps
 
 
 def fit(
@@ -76,36 +76,39 @@ def fit(
     best: Best | None = None,
     callbacks: Sequence[L.Callback] = (),
 ) -> Fitted:
-    """Train `objective` in place and return its learning curve and the time it took.
+    """Train `objective` in place; return the learning curve, the time, and the devices.
 
     A resumed run ends with the same weights, bit for bit, as an uninterrupted run.
 
     Args:
         objective: trained in place, and left on the CPU in eval mode.
         batches: the training data.
-        seed: seeds all randomness within steps.
-        epochs: length of the run in epochs. If `max_steps` or `seconds` allow fewer steps, the schedule is compressed.
+        seed: seed of all random numbers within training steps.
+        epochs: length of the run in epochs. If `max_steps` or `seconds` allow fewer steps, the learning-rate schedule
+            is shortened in proportion.
         optimizer: function that returns the optimizer of an objective.
         schedule: function that returns the factor on the learning rate for a step; see `retable.training.schedules`.
         clip_norm: maximum norm of the gradient, or None for no clipping.
         trainer: settings of Lightning's Trainer (accelerator, devices, strategy, precision and any others).
-        scratch: folder of checkpoints. If the file `last.ckpt` exists, the run resumes from it. If this file is
-            damaged, the run resumes from the previous checkpoint.
+        scratch: folder of checkpoints. If the folder contains `last.ckpt`, the run resumes from this checkpoint or, if
+            it is damaged, from the previous checkpoint.
         checkpoint_every: number of steps between checkpoints.
-        validations: number of validations per epoch; it may be below 1. The last step is always validated.
-        validation: the Measure of the validations, or None for no validation.
-        log: function that is called with new points of the curve, and with values that `callbacks` log.
+        validations: number of validations per epoch; may be below 1. There is always a validation after the last step.
+        validation: the Measure of validations, or None to skip validations.
+        log: function that is called with new points of the learning curve, and with values that `callbacks` log.
         averaging: function that decides when weight averaging begins; see `Training`.
         max_steps: maximum number of steps.
-        seconds: time budget. Before the first step, the time per step is measured on a copy of the objective, and saved
-            in `scratch`.
-        best: settings of early stopping. With early stopping, `objective` ends with the weights of the best validation.
+        seconds: time budget of the training. To convert the time to steps, the time per step is measured on a copy of
+            the objective before the first step, and saved in `scratch`.
+        best: settings of early stopping, or None. With early stopping, `objective` ends with the weights of the best
+            validation.
         callbacks: Lightning callbacks of the training. The callbacks do not run while the time per step is measured for
             `seconds`.
 
     Raises:
         UsageError: a checkpoint contains more than weights and numbers.
-        Stopped: a signal arrived, and the process listens for signals. A checkpoint of the step was written first.
+        Stopped: a signal arrived in a process that listens for signals. Before the error is raised, a checkpoint is
+            written.
     """
     _keep_freed_memory()
     all_steps = max(round(epochs * batches.steps_per_epoch), 1)
@@ -151,7 +154,7 @@ def fit(
         runner = L.Trainer(**{**settings, **trainer})
         if runner.num_devices > 1 and runner.strategy.root_device.type == "cpu":
             torch.set_num_threads(max(len(os.sched_getaffinity(0)) // runner.num_devices, 1))
-        trained = replica(objective) if sharded else objective  # sharding is permanent, so a copy is sharded
+        trained = replica(objective) if sharded else objective  # sharding cannot be undone, so train a copy
         training = Training(trained, seed, max_steps, optimizer, schedule, clip_norm, epochs, averaging)
         data = Data(batches, validation)
         try:
@@ -178,7 +181,7 @@ def fit(
 
 
 class _Clock(L.Callback):
-    """A callback that records when each step ended."""
+    """A callback that records the time at which each step ended."""
 
     def __init__(self) -> None:
         self.times: list[float] = []
@@ -210,14 +213,14 @@ def _seconds_per_step(training: Training, batches: Batches, trainer: Mapping[str
 
 
 def _keep_freed_memory() -> None:
-    """Let glibc keep freed blocks instead of returning them to the system at every step.
+    """Let glibc keep freed memory, instead of returning it to the system at every step.
 
-    Without page faults, a small model's step takes a quarter less time: 51 instead of 66 ms for an LSTM of Zaremba's
-    small size.
+    Kept memory avoids page faults: a training step of a small model takes a quarter less time (51 instead of 66 ms for
+    an LSTM of Zaremba's small size).
     """
     with contextlib.suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL("libc.so.6").mallopt
-        for option, value in ((-4, 0), (-1, 2**31 - 1), (-2, 64 << 20)):  # MMAP_MAX, TRIM_THRESHOLD, TOP_PAD
+        for option, value in ((-4, 0), (-1, 2**31 - 1), (-2, 64 << 20)):  # options MMAP_MAX, TRIM_THRESHOLD, TOP_PAD
             mallopt(option, value)
 
 
@@ -225,7 +228,7 @@ def _keep_freed_memory() -> None:
 def quiet_lightning() -> Iterator[None]:
     """Suppress Lightning's banner and its warnings, such as warnings about data loaders.
 
-    Settings that Lightning refuses raise UsageError.
+    If Lightning rejects a setting, UsageError is raised.
     """
     logger = logging.getLogger("lightning.pytorch")
     level = logger.level
@@ -241,7 +244,10 @@ def quiet_lightning() -> Iterator[None]:
 
 
 def _in_one_line(record: logging.LogRecord) -> bool:
-    """Print one line instead of Lightning's log record about a lost process; Lightning kills the others."""
+    """Print one line instead of Lightning's log record about a process that died.
+
+    Lightning itself ends the other processes.
+    """
     if "terminated with code" not in record.getMessage():
         return True
     print(f"error: {PARTNER_LOST}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""The Lightning module with which every neural system is trained and measured."""
+"""The Lightning module that trains and measures every neural system."""
 
 import contextlib
 import hashlib
@@ -23,21 +23,22 @@ from retable.training.observers import PointLogger
 
 
 class Training(L.LightningModule):
-    """An objective with its optimizer and schedule; the data and measures are in `Data`.
+    """An objective, an optimizer and a schedule. The class `Data` provides batches and measures.
 
-    `Training.load_from_checkpoint(path, objective=…)` loads a Training to validate, test or predict with.
+    `Training.load_from_checkpoint(path, objective=…)` loads a Training for validation, test or prediction.
 
     All randomness inside a step (dropout, masking, negative samples) is seeded with (seed, step, rank). So a resumed
-    run needs only the tensors and counters of its checkpoint. A `Scaled` batch multiplies the step's learning rate by
-    the batch's scale, after clipping.
+    run needs only the tensors and counters of its checkpoint. For a batch of the class `Scaled`, the learning rate of
+    the step is multiplied by the batch's scale, after gradient clipping.
 
     With Lightning's `accumulate_grad_batches` = n, each process splits its rows of a batch into n parts. The parts are
-    computed one after the other, as if they belonged to n processes. Each part has a separate recurrent state.
+    computed one after the other, with the same results as in n times as many processes: each part has a separate seed
+    and a separate recurrent state.
 
-    averaging: function of the validation losses so far that returns whether weight averaging begins. From then on, the
-        averaged weights are validated, and they are the result of the training.
+    averaging: function that returns, from the validation losses so far, whether weight averaging begins. Once averaging
+        has begun, validations use the averaged weights, and the training ends with the averaged weights.
 
-    A SelfUpdating objective updates itself; the optimizer only provides its learning rate.
+    An objective of the class SelfUpdating updates its own weights, and uses only the learning rate of the optimizer.
     """
 
     objective: Objective | SelfUpdating
@@ -76,14 +77,15 @@ class Training(L.LightningModule):
 
     @property
     def sharded(self) -> bool:
-        """Whether each process has only a part of the weights, so that using the weights takes all processes."""
+        """Whether weights are sharded; if so, each process has a part, and all processes must join in any use."""
         return self._trainer is not None and isinstance(self._trainer.strategy, FullySharded)
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor | None:
         step, parts = self.global_step, self.trainer.accumulate_grad_batches
         part = batch_idx % parts
         seed = step_seed(self._seed, step, self.global_rank * parts + part)
-        # torch.manual_seed is avoided, because it records the seed and a call stack for every kind of absent GPU.
+        # torch.manual_seed is not used here, because it also stores the seed and a call stack for each kind of GPU that
+        # is not installed.
         torch.default_generator.manual_seed(seed)
         if self.device.type != "cpu":
             torch.get_device_module(self.device).manual_seed(seed)
@@ -107,21 +109,21 @@ class Training(L.LightningModule):
         schedule: Any = self.lr_schedulers()
         lr = optimizer.param_groups[0]["lr"]
         self.metrics = objective.update(batch, self.global_step, lr, self._sum)
-        optimizer.step()  # as there are no gradients, this call only counts the step
+        optimizer.step()  # without gradients, this call only counts the step
         schedule.step()
 
     def _sum(self, tensor: Tensor) -> Tensor:
         return self.trainer.strategy.reduce(tensor, reduce_op="sum") if self.trainer.world_size > 1 else tensor
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
-        # Lightning's gradient_clip_val is avoided, because it refuses fused optimizers under mixed precision.
+        # Lightning's gradient_clip_val is not used, because it rejects fused optimizers under mixed precision.
         if self._clip_norm is not None:
             plugin = self.trainer.precision_plugin
             if isinstance(plugin, MixedPrecision) and plugin.scaler is not None and _unscales(optimizer):
-                plugin.scaler.unscale_(optimizer)  # Lightning does not unscale for fused optimizers
+                plugin.scaler.unscale_(optimizer)  # Lightning leaves unscaling to fused optimizers
             torch.nn.utils.clip_grad_norm_(self.objective.parameters(), self._clip_norm)
         for group in optimizer.param_groups:
-            group["lr"] *= self._scale  # for this step only: LambdaLR computes the next rate from the initial rate
+            group["lr"] *= self._scale  # for this step only: LambdaLR starts from the initial rate again
 
     def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
         super().optimizer_step(*args, **kwargs)
@@ -129,13 +131,13 @@ class Training(L.LightningModule):
             self._average.update()
 
     def validated(self, losses: list[float]) -> None:
-        """Store the validation losses so far, which schedules and averaging depend on."""
+        """Store the validation losses so far, on which schedules and averaging depend."""
         self._losses = losses
         if self._averaging is not None and self._average is None and self._averaging(losses):
             self._average = Average(self.objective)
 
     def averaged(self) -> contextlib.AbstractContextManager[None]:
-        """Return a context in which the objective has the averaged weights, if averaging has begun."""
+        """Return a context manager that gives the objective the averaged weights, if averaging has begun."""
         return contextlib.nullcontext() if self._average is None else self._average.applied()
 
     def finish(self) -> None:
@@ -182,7 +184,7 @@ class Training(L.LightningModule):
         self._applied.close()
 
     def on_validation_model_train(self) -> None:
-        if self.trainer.state.fn == "fit":  # calls each module's own `train`, which keeps frozen parts in eval mode
+        if self.trainer.state.fn == "fit":  # modules with frozen parts keep the frozen parts in eval mode
             self.train()
 
     def _begin(self, split: str) -> None:
@@ -194,7 +196,7 @@ class Training(L.LightningModule):
         self._applied.enter_context(self.averaged())
         if self.sharded:
             shared = cast(FSDPModule, self.objective)
-            shared.unshard()  # gather weights outside blocks; FSDP gathers them only in registered methods
+            shared.unshard()  # gather weights outside blocks; FSDP does this only in registered methods
             self._applied.callback(shared.reshard)
         self._measure = measure
         self._measure_step, self._results = measure.step(self.objective), list[Any]()
@@ -204,7 +206,7 @@ class Training(L.LightningModule):
             return None
         if self.trainer.state.fn != "fit":
             return self._measure_step(batch)
-        with torch.autocast(self.device.type, enabled=False):  # measure in full precision, as the benchmarks do
+        with torch.autocast(self.device.type, enabled=False):  # full precision, as in the benchmarks
             return self._measure_step(batch)
 
     def _compute(self) -> dict[str, float]:
@@ -213,7 +215,7 @@ class Training(L.LightningModule):
         return self._measure.compute([results] if self.sharded else all_gather(results))
 
     def _log(self, stage: str, metrics: Mapping[str, Any], **settings: Any) -> None:
-        """Log metrics to callbacks and loggers. In `fit`, loggers get the learning curve."""
+        """Log metrics to callbacks and loggers. In `fit`, loggers only get the learning curve."""
         named = {f"{stage}/{name}": value for name, value in metrics.items()}
         self.log_dict(named, logger=self._has_loggers, batch_size=1, **settings)
 
@@ -231,7 +233,7 @@ class Training(L.LightningModule):
         }
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Store the recurrent states of all processes, losses and averaged weights in a checkpoint.
+        """Store validation losses, averaged weights, and the recurrent states of all processes in a checkpoint.
 
         Lightning calls this method in all processes, and the first process writes the file.
         """
@@ -256,7 +258,7 @@ class Training(L.LightningModule):
 
 
 def all_gather(own_results: list[Any]) -> list[list[Any]]:
-    """Return the results of every process, in order of rank."""
+    """Return the results of all processes, in the order of their ranks."""
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return [own_results]
     results: list[Any] = [None] * torch.distributed.get_world_size()
@@ -265,12 +267,12 @@ def all_gather(own_results: list[Any]) -> list[list[Any]]:
 
 
 def _unscales(optimizer: Optimizer) -> bool:
-    """Check whether an optimizer divides gradients by the loss scale itself."""
+    """Check whether the optimizer itself divides gradients by the loss scale."""
     return bool(vars(optimizer).get("_step_supports_amp_scaling"))
 
 
 def step_seed(*parts: int) -> int:
-    """Return a 63-bit seed derived from any numbers."""
+    """Return a 63-bit seed that is a hash of the given numbers."""
     return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()) >> 1
 
 

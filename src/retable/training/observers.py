@@ -1,4 +1,4 @@
-"""Optional loggers and callbacks of a training: progress file, pruning, learning-rate finder."""
+"""Optional loggers and callbacks of a training: a progress file, pruning in a search, a learning-rate finder."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ Log = Callable[[Sequence[Point]], None]
 
 
 def point_log(logger: Logger) -> Log:
-    """Return a function that logs points to `logger`, grouped by step; a point that is passed again is ignored."""
+    """Return a function that logs points to `logger`, grouped by step; each point is logged only once."""
     logged: set[tuple[int, str]] = set()
 
     def log(points: Sequence[Point]) -> None:
@@ -32,7 +32,7 @@ def point_log(logger: Logger) -> Log:
 
 
 class PointLogger(Logger):
-    """A logger that converts values from callbacks to points, and passes them to the function `log` of `fit`."""
+    """A logger that passes values from callbacks, as points of the curve, to the function `log` of `fit`."""
 
     name, version = "retable", 0
 
@@ -48,7 +48,7 @@ class PointLogger(Logger):
 
 
 class Steps(L.Callback):
-    """A callback that writes the progress of a training, `step/of`, to a file several times per second."""
+    """A callback that writes `<step>/<number of steps>` of a training to a file, up to three times per second."""
 
     def __init__(self, path: Path):
         self._path, self._kept = path, 0.0
@@ -64,8 +64,8 @@ class Pruning(L.Callback):
 
     Pruned is raised in all processes.
 
-    report: function of a step and its metrics that returns whether to stop the training. The result for the last step
-        is ignored.
+    report: function of a step and the metrics of its validation; returns whether to stop the training. For the last
+        step, the returned value is ignored.
     """
 
     def __init__(self, report: Callable[[int, Mapping[str, float]], bool]):
@@ -80,7 +80,7 @@ class Pruning(L.Callback):
 
 
 class RateFinder(LearningRateFinder):
-    """Lightning's learning-rate finder (a range test; Smith 2017), which reports a rate but does not change it.
+    """Lightning's learning-rate finder (a range test; Smith 2017), changed so that it only reports a rate.
 
     The finder prints the suggested rate, and saves a plot of the loss against the rate in the file `figure`.
     """
@@ -91,7 +91,7 @@ class RateFinder(LearningRateFinder):
 
     def on_fit_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         super().on_fit_start(trainer, pl_module)
-        if self.optimal_lr is None or not trainer.is_global_zero:  # a fast dev run has too few steps for a rate
+        if self.optimal_lr is None or not trainer.is_global_zero:  # a fast dev run has too few steps
             return
         rate = self.optimal_lr.suggestion()
         advice = "no rate is suggested: there is no loss for every step" if rate is None else f"optimizer.lr={rate:.2g}"
@@ -102,5 +102,5 @@ class RateFinder(LearningRateFinder):
 
 
 def full_rate(step: int, epoch: float, max_steps: int, losses: Sequence[float], **settings: float) -> float:
-    """Return 1: a schedule that keeps the full rate and accepts any settings of a recipe's schedule."""
+    """Return 1: a constant learning rate. Settings of the recipe's schedule are accepted and ignored."""
     return 1.0

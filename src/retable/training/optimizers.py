@@ -1,4 +1,4 @@
-"""Optimizers for the trained parameters of a module, some with different settings for groups of parameters."""
+"""Optimizers for the trained parameters of a module, some with separate settings for groups of parameters."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -20,11 +20,11 @@ def adamw(
     beta2: Rate = 0.999,
     layer_decay: Positive = 1.0,
 ) -> optim.AdamW:
-    """Return AdamW (Loshchilov and Hutter 2019) that decays matrices but not biases and norms (GPT, BERT).
+    """Return AdamW (Loshchilov and Hutter 2019) with weight decay for matrices, but not for biases and norms.
 
-    layer_decay: factor between the learning rates of successive layers (Clark et al. 2020, appendix B, with 0.8). The
-        layers after a Transformer's blocks have the rate `lr`. Each block has `layer_decay` times the rate of the next
-        block, and the embeddings have `layer_decay` times the rate of the first block.
+    layer_decay: factor between the learning rates of successive layers (Clark et al. 2020, appendix B, with 0.8).
+        Layers after the last block have the learning rate `lr`. Each block has `layer_decay` times the rate of the
+        block above it, and the embeddings have `layer_decay` times the rate of the lowest block.
     """
     trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
     above = _layers_above(trained) if layer_decay != 1 else dict.fromkeys(trained, 0)
@@ -38,9 +38,9 @@ def adamw(
 
 
 def _layers_above(names: Iterable[str]) -> dict[str, int]:
-    """Count the layers above each parameter: 0 for the head, and the highest number for the embeddings.
+    """Count the layers above each parameter: 0 for the head's parameters, and the highest number for embeddings.
 
-    The parameters must be in the order in which a token passes them. Raise UsageError unless the model has exactly one
+    The parameters must be in the order from input to output. UsageError is raised unless the model has exactly one
     stack of blocks.
     """
     matches = {name: match for name in names if (match := re.search(r"^(.*)\bblocks\.(\d+)\.", name))}
@@ -59,7 +59,7 @@ def _layers_above(names: Iterable[str]) -> dict[str, int]:
 
 
 def sgd(module: nn.Module, lr: LearningRate, weight_decay: NonNegative = 0.0, momentum: Rate = 0.0) -> optim.SGD:
-    """Return stochastic gradient descent, plain or with Nesterov momentum, that decays all weights equally."""
+    """Return SGD, plain or with Nesterov momentum, with the same weight decay for all weights."""
     parameters = [p for p in module.parameters() if p.requires_grad]
     fused = not any(isinstance(p, DTensor) for p in parameters)  # torch's fused SGD does not support sharded weights
     nesterov = momentum > 0
@@ -74,10 +74,10 @@ def adagrad(module: nn.Module, lr: LearningRate, initial: Positive = 1.0) -> opt
 
 
 def adagrad_l2(module: nn.Module, lr: LearningRate, weight_decay: NonNegative, eps: Positive = 1e-10) -> optim.Adagrad:
-    """Return AdaGrad on the loss plus ½ · weight_decay · ‖θ‖², over all weights, embeddings included.
+    """Return AdaGrad with the penalty ½ · weight_decay · ‖θ‖² added to the loss; θ are all weights, also embeddings.
 
-    The sums of squares start at 0, and `eps` is added to their roots. The authors of the deep averaging network use
-    eps = 1e-3 (miyyer/dan, util/adagrad.py).
+    The sums of squares start at 0, and `eps` is added to the square root of each sum. The authors of the deep averaging
+    network use eps = 1e-3 (miyyer/dan, util/adagrad.py).
     """
     parameters = [p for p in module.parameters() if p.requires_grad]
     fused = all(p.device.type == "cpu" and not isinstance(p, DTensor) for p in parameters)
@@ -87,10 +87,10 @@ def adagrad_l2(module: nn.Module, lr: LearningRate, weight_decay: NonNegative, e
 def adadelta(
     module: nn.Module, lr: LearningRate, rho: Rate, eps: Positive, max_norm: Positive | None = None
 ) -> optim.Adadelta:
-    """Return Adadelta (Zeiler 2012), whose steps are multiplied by `lr`.
+    """Return Adadelta (Zeiler 2012); each step is multiplied by `lr`.
 
-    max_norm: bound of the L2 norm of each row of the last linear layer. After a step, longer rows are scaled to it
-        (Hinton et al. 2012; Kim 2014, section 2.1, with 3).
+    max_norm: maximum L2 norm of the rows of the last linear layer. After each step, rows with a higher norm are scaled
+        down to `max_norm` (Hinton et al. 2012; Kim 2014, section 2.1, uses 3).
     """
     optimizer = optim.Adadelta((p for p in module.parameters() if p.requires_grad), lr=lr, rho=rho, eps=eps)
     if max_norm is not None:
@@ -107,7 +107,7 @@ def adadelta(
 def adafactor(module: nn.Module, lr: LearningRate) -> optim.Adafactor:
     """Return Adafactor (Shazeer and Stern 2018).
 
-    A weight changes by min(lr, 1 / √step) relative to its size. T5 uses lr = 1e-2.
+    A step changes a weight by about min(lr, 1 / √step), relative to the weight's size. T5 uses lr = 1e-2.
     """
     parameters = [p for p in module.parameters() if p.requires_grad]
     kind = SharedAdafactor if any(isinstance(p, DTensor) for p in parameters) else optim.Adafactor
@@ -115,11 +115,11 @@ def adafactor(module: nn.Module, lr: LearningRate) -> optim.Adafactor:
 
 
 class SharedAdafactor(optim.Adafactor):
-    """Adafactor for sharded weights, with statistics over whole rows, columns and weights.
+    """Adafactor for sharded weights, with the statistics of whole weights instead of shards.
 
-    The weights are gathered one after the other. Every process computes torch's step for the whole weight and keeps its
-    share of the result. Each process stores the whole optimizer state of every weight: one number per row and column of
-    a matrix, or per element of a vector.
+    The weights are gathered one after the other. Every process computes torch's step for the whole weight, and keeps
+    its own shard of the result. Each process stores the whole optimizer state of every weight: one number per row and
+    column of a matrix, or per element of a vector.
     """
 
     @torch.no_grad()

@@ -1,4 +1,4 @@
-"""Choice of a numeric precision in which the machine can multiply in hardware."""
+"""The choice of a numeric precision that the hardware supports."""
 
 import torch
 
@@ -10,7 +10,7 @@ def fastest_precision(accelerator: str) -> str:
 
     A CPU multiplies bf16 in hardware if it has AMX or AVX-512 BF16.
 
-    accelerator: one of Lightning's names cpu, gpu and auto.
+    accelerator: one of Lightning's accelerator names cpu, gpu and auto.
     """
     if _on_gpu(accelerator):
         fast = torch.cuda.is_bf16_supported(including_emulation=False)
@@ -21,19 +21,20 @@ def fastest_precision(accelerator: str) -> str:
 
 
 def require_precision(precision: str, accelerator: str) -> None:
-    """Raise UsageError for bf16 on a CPU for which oneDNN does not support bf16.
+    """Raise UsageError if `precision` is bf16 on a CPU on which oneDNN does not support bf16.
 
-    On such a CPU, torch's LSTMs fail in the middle of a training, and products take several times as long as in fp32.
+    On such a CPU, torch's LSTMs fail in the middle of a training, and matrix products take several times as long as in
+    fp32.
     """
     none = torch.backends.mkldnn.is_available() and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
     if "bf16" in precision and none and not _on_gpu(accelerator):
-        raise UsageError(f"trainer.precision={precision}: this processor has no bf16; write 32-true, or auto")
+        raise UsageError(f"trainer.precision={precision}: this processor does not support bf16; write 32-true, or auto")
 
 
 def multiply_in(precision: str, accelerator: str) -> None:
     """Disable TF32 in recurrent layers on a GPU if the precision is `32-true`, and enable TF32 otherwise.
 
-    By default, cuDNN uses TF32, which has 10 instead of 23 bits of mantissa.
+    cuDNN's default is TF32, which has a mantissa of 10 bits instead of 23.
     """
     if _on_gpu(accelerator):
         torch.backends.cudnn.allow_tf32 = precision != "32-true"

@@ -1,4 +1,4 @@
-"""Work between steps: validation, learning curve, checkpoints, early stopping, progress lines."""
+"""Work between training steps: learning curve, checkpoints, early stopping, progress lines."""
 
 import math
 import signal
@@ -22,29 +22,30 @@ from retable.training.weights import whole_weights
 
 
 class Best(NamedTuple):
-    """Settings of early stopping: the weights of the best validation are kept.
+    """Settings of early stopping: the training returns the weights of the best validation.
 
     Training stops after `patience` successive validations that are not better than the best earlier validation.
     """
 
-    metric: str  # a metric of the curve, such as validation/accuracy; higher is better, except for a loss
+    metric: str  # a metric of the learning curve, such as validation/accuracy; lower is better only for a loss
     patience: int  # 1 or more
 
     def value(self, point: Point) -> float:
-        """Return the value of a point, negated for a loss, so that higher is better."""
+        """Return a point's value, or minus the value if it is a loss, so that higher is better."""
         return -point.value if self.metric.endswith("/loss") else point.value
 
 
 class Progress(Checkpoint):
-    """A callback that records the learning curve, and writes checkpoints that include the curve.
+    """A callback that records the learning curve, and writes checkpoints, which also contain the curve.
 
-    New points are logged after each checkpoint. Lightning runs a Checkpoint callback after all other callbacks, so this
-    callback stores their states at the same step. The last step of a training is always validated.
+    New points of the curve are logged after each checkpoint. Lightning runs a Checkpoint callback after all other
+    callbacks, so the checkpoint contains the other callbacks' states of the same step. The last step of a training is
+    always validated.
 
-    After a signal to `step_end`, the callback writes a checkpoint of the step and raises Stopped. A resumed run logs
-    the points after its checkpoint again, with the same values, so `log` must accept duplicates. At the end, `steps`
-    and `seconds` contain the number of steps of this process and the time for these steps, without validations and
-    checkpoints.
+    If `step_end` has received a signal, the callback writes a checkpoint after the step and raises Stopped. A resumed
+    run logs all points after its checkpoint a second time, with the same values, so `log` must accept duplicates. At
+    the end, `steps` is the number of steps in this process, and `seconds` the time of these steps, without validations
+    and checkpoints.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class Progress(Checkpoint):
         return [point.value for point in self.points if point.metric == "validation/loss"]
 
     def best_step(self) -> int | None:
-        """Return the step of the first best validation so far, or None without early stopping."""
+        """Return the step of the (first) best validation so far, or None without early stopping."""
         validations = self._validations()
         return max(validations, key=self._best.value).step if self._best is not None and validations else None
 
@@ -95,7 +96,7 @@ class Progress(Checkpoint):
         return [point for point in self.points if self._best is not None and point.metric == self._best.metric]
 
     def _is_over(self) -> bool:
-        """Check whether the last `patience` validations were all no better than an earlier validation."""
+        """Check whether none of the last `patience` validations was better than the best validation before them."""
         worse = [point for point in self._validations() if point.step > (self.best_step() or 0)]
         return self._best is not None and len(worse) >= self._best.patience
 
@@ -125,8 +126,8 @@ class Progress(Checkpoint):
         if (step % self._print_every == 0 or last) and not trainer.enable_validation:
             self._print(trainer)
         loop: Any = trainer.fit_loop
-        # `_should_check_val_fx` is Lightning's test for a validation after this step. If there is a validation, the
-        # checkpoint is written after it.
+        # `_should_check_val_fx` is Lightning's test whether a validation follows this step. If a validation follows,
+        # the checkpoint is written after the validation.
         if not loop.epoch_loop._should_check_val_fx(loop._data_fetcher):
             self._save_if_due(trainer)
             self._paused += time.monotonic() - self._stopped
@@ -137,8 +138,8 @@ class Progress(Checkpoint):
         metrics = trainer.strategy.broadcast(pl_module.validation)
         self.points += [Point(trainer.global_step, f"validation/{k}", v) for k, v in metrics.items()]
         if self.best_step() == trainer.global_step:
-            with pl_module.averaged():  # the weights that were validated
-                weights = whole_weights(pl_module.objective)  # all processes must take part
+            with pl_module.averaged():  # the weights that the validation used
+                weights = whole_weights(pl_module.objective)  # all processes must call this
                 if trainer.is_global_zero:
                     save_file(weights, written := self.best_weights.with_suffix(".partial"))
                     keep_weights(written, self.best_weights)
@@ -162,9 +163,9 @@ class Progress(Checkpoint):
             raise Stopped(received or signal.SIGTERM, f" after step {step} of {trainer.max_steps}, with a checkpoint")
 
     def _sum_pending(self) -> None:
-        """Add the pending sums, averaged over processes, to the sums in host memory.
+        """Add pending sums, averaged over processes, to the sums in the CPU's memory.
 
-        Steps between two calls of this method need no synchronisation with the device or with other processes.
+        Only this method synchronises with the device and with other processes; steps between two calls do not.
         """
         for name, value in sorted(self._pending.items()):
             self._sums[name] = self._sums.get(name, 0.0) + self._mean(value).item()

@@ -1,10 +1,10 @@
-"""Learning-rate schedules: pure functions from a step and validation losses to a factor on the optimizer's rate.
+"""Learning-rate schedules: functions that return, for a step, the factor by which to multiply the optimizer's rate.
 
-Each schedule is called with the step, the lengths of an epoch and of the run in steps, and the validation losses so
-far. If a budget shortens the run, the epoch is shortened in proportion, and the schedule keeps its shape. The number of
-steps between validations does not change, so a schedule that depends on losses sees fewer losses. A loss affects the
-rate from the second step after its validation, because the rate of the first step after a validation is set before this
-validation.
+The arguments of a schedule are the step, the number of steps in an epoch and in the run, and the validation losses so
+far. The factor depends only on these arguments. If a budget shortens the run, the epoch is shortened in proportion, so
+the schedule keeps its shape. The number of steps between validations does not change, so a schedule that depends on
+losses gets fewer losses. A loss affects the rate from the second step after its validation, because the rate of the
+next step is set before the validation.
 """
 
 import math
@@ -19,19 +19,19 @@ def constant(step: int, epoch: float, max_steps: int, losses: Sequence[float]) -
 
 
 def drop(step: int, epoch: float, max_steps: int, losses: Sequence[float], at: Share, factor: Share) -> float:
-    """Return 1 until the share `at` of the run has passed, and `factor` after that."""
+    """Return 1 until the share `at` of the run's steps is done, and `factor` after that."""
     return factor if step >= at * max_steps else 1.0
 
 
 def epoch_decay(
     step: int, epoch: float, max_steps: int, losses: Sequence[float], flat_epochs: NonNegativeInt, factor: Share
 ) -> float:
-    """Return 1 for `flat_epochs` epochs, then decay by `factor` per epoch (Zaremba et al. 2014)."""
+    """Return 1 in the first `flat_epochs` epochs, then multiply by `factor` once per epoch (Zaremba et al. 2014)."""
     return factor ** max(int(step / epoch) - flat_epochs + 1, 0)
 
 
 def stall_decay(step: int, epoch: float, max_steps: int, losses: Sequence[float], factor: Share) -> float:
-    """Decay by `factor` after each validation that is no better than the best earlier validation (pytorch/examples)."""
+    """Multiply the rate by `factor` after each validation that is not better than all before (pytorch/examples)."""
     best, stalls = math.inf, 0
     for loss in losses:
         stalls += loss >= best
@@ -42,7 +42,7 @@ def stall_decay(step: int, epoch: float, max_steps: int, losses: Sequence[float]
 def perplexity_decay(
     step: int, epoch: float, max_steps: int, losses: Sequence[float], factor: Share, improvement: float
 ) -> float:
-    """Decay by `factor` after each validation whose perplexity falls by less than `improvement`.
+    """Multiply the rate by `factor` after each validation at which perplexity falls by less than `improvement`.
 
     Kim et al. (2016, section 4). Losses are in nats per token.
     """
@@ -52,10 +52,10 @@ def perplexity_decay(
 def decay_from_stall(
     step: int, epoch: float, max_steps: int, losses: Sequence[float], factor: Share, improvement: float
 ) -> float:
-    """Return 1 until the ratio of two successive validation losses is below `improvement`, then decay by `factor`.
+    """Return 1 until the ratio of two successive validation losses is below `improvement`, and `factor` after that.
 
-    The rate decays once more after every further validation. Mikolov's toolkit (2012) uses this schedule with a ratio
-    of 1.003 between log-probabilities.
+    After every further validation, the result is multiplied by `factor` again. Mikolov's toolkit (2012) uses this
+    schedule with a ratio of 1.003 between log-probabilities.
     """
     for number, (before, now) in enumerate(pairwise(losses), 1):
         if now * improvement > before:
@@ -64,7 +64,7 @@ def decay_from_stall(
 
 
 def linear_decay(step: int, epoch: float, max_steps: int, losses: Sequence[float], final: Share = 0.0) -> float:
-    """Decay linearly from 1 to `final` over the run (word2vec)."""
+    """Decay linearly from 1 to `final` over the whole run, as in word2vec."""
     return 1 - (1 - final) * min(step / max_steps, 1.0)
 
 
@@ -89,10 +89,10 @@ def warmup_linear(step: int, epoch: float, max_steps: int, losses: Sequence[floa
 def warmup_cosine(
     step: int, epoch: float, max_steps: int, losses: Sequence[float], warmup: Warmup, final: Share
 ) -> float:
-    """Warm up linearly over the share `warmup` of the run, then decay along a cosine to `final`.
+    """Warm up linearly over the share `warmup` of the run, then decay from 1 to `final` along a cosine.
 
-    GPT uses this schedule (Radford et al. 2018, section 4.1). `warmup` and `final` are shares, so the schedule fits any
-    budget.
+    GPT uses this schedule (Radford et al. 2018, section 4.1). `warmup` is a share of the run, so that the schedule
+    works with any budget.
     """
     warmup_steps = max(round(warmup * max_steps), 1)
     if step < warmup_steps:

@@ -1,6 +1,7 @@
 """Handling of signals that ask the process to stop: Ctrl-C, a closed terminal, SIGTERM, or SIGUSR1 (preemption).
 
-A training finishes its step, writes a checkpoint and exits. Other work of a stage stops at once.
+After a signal, a training finishes its current step, writes a checkpoint and exits. All other work of a stage stops at
+once.
 """
 
 import contextlib
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Self
 
-# The exit codes for SIGHUP, SIGINT and SIGTERM are the same as a shell's. The code 99 for SIGUSR1 makes schedulers run
+# The exit codes for SIGHUP, SIGINT and SIGTERM are the same as in a shell. The code 99 for SIGUSR1 makes schedulers run
 # the job again: Grid Engine by default, Slurm with RequeueExit=99, HTCondor with checkpoint_exit_code = 99.
 CODES = {signal.SIGHUP: 129, signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGUSR1: 99}
 
@@ -21,7 +22,7 @@ PARTNER_LOST = (
 
 
 class Stopped(BaseException):
-    """A request to exit with `code`. The class is not an Exception, so that error handlers do not catch the request."""
+    """A request to exit with `code`. The class is not an `Exception`, so that `except Exception` does not catch it."""
 
     def __init__(self, number: int, where: str = ""):
         super().__init__(f"{signal.Signals(number).name}: stopped{where}; run the same command again to resume")
@@ -29,7 +30,7 @@ class Stopped(BaseException):
 
 
 class Pruned(BaseException):
-    """Raised when a hyperparameter search ends a training, because other trials were better.
+    """Raised if a hyperparameter search ends a training because other trials were better.
 
     step: the step of the last validation.
     """
@@ -46,30 +47,30 @@ def listen() -> None:
 
 
 def end_at_once() -> None:
-    """Make signals print one line and end the process, while nothing has to be cleaned up yet.
+    """Make signals print one line and end the process; for use while there is nothing to clean up.
 
-    The function is used during imports. There, an exception would leave modules half initialised, and some libraries
-    would replace the exception by another exception.
+    The function is used during imports. An exception in an import would leave modules half initialised, and some
+    libraries would raise a different exception instead.
     """
     for number in _handled_signals():
         signal.signal(number, _exit)
 
 
 def leave() -> None:
-    """Restore Python's default handlers, in a forked process that does not listen for signals itself."""
+    """Restore Python's default signal handlers; for forked processes that do not listen for signals."""
     for number in _handled_signals():
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 def reset_handlers() -> None:
-    """Restore the system's default handlers, in a process that only has to exit."""
+    """Restore the system's default signal handlers; for processes that only have to exit."""
     for number in _handled_signals():
         signal.signal(number, signal.SIG_DFL)
 
 
 @contextlib.contextmanager
 def held() -> Iterator[None]:
-    """Delay signals until the block ends or `deliver` is called, in this process and in its forks from the block."""
+    """Delay signals until the `with` block ends or `deliver` is called, also in processes forked in the block."""
     signal.pthread_sigmask(signal.SIG_BLOCK, CODES)
     try:
         yield
@@ -83,7 +84,7 @@ def deliver() -> None:
 
 
 def _handled_signals() -> list[signal.Signals]:
-    """Return the handled signals, without SIGHUP if the process ignores it, as under `nohup`."""
+    """Return the signals to handle, without SIGHUP if this process ignores it (`nohup`)."""
     return [each for each in CODES if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN]
 
 
@@ -93,16 +94,18 @@ def _end(number: int, _: FrameType | None) -> None:
 
 def _exit(number: int, _: FrameType | None) -> None:
     stopped = Stopped(number)
-    with contextlib.suppress(OSError):  # stderr may be a closed terminal
+    with contextlib.suppress(OSError):  # raised if stderr is a closed terminal
         os.write(2, f"{stopped}\n".encode())
     os._exit(stopped.code)
 
 
 class StepEnd:
-    """A context in which a signal waits for the end of the training step; a second signal stops the process at once.
+    """A context manager that delays a signal to the end of the training step.
 
-    The context has no effect in processes that do not listen for signals. A signal after the last step stops the
-    process at the end of the block.
+    A second signal stops the process at once.
+
+    The context manager has no effect in processes that do not listen for signals. A signal after the last step stops
+    the process at the end of the `with` block.
 
     received: the signal that arrived, or None.
     """
@@ -120,7 +123,10 @@ class StepEnd:
             raise Stopped(self.received, " after the last step, with a checkpoint")
 
     def begin(self) -> None:
-        """Replace Lightning's signal handlers, which would end a training with exit code 0, by handlers that wait."""
+        """Replace Lightning's signal handlers by handlers that wait for the end of the step.
+
+        Lightning's handlers would end a training with exit code 0.
+        """
         if self._listening:
             for number in _handled_signals():
                 signal.signal(number, self._receive)

@@ -1,4 +1,4 @@
-"""Measurement of trained systems with Lightning's `Trainer.predict`."""
+"""The measurement of trained systems with Lightning's `Trainer.predict`."""
 
 import contextlib
 import os
@@ -14,14 +14,15 @@ from retable.training.data import Data
 from retable.training.fit import quiet_lightning
 from retable.training.module import Training, all_gather
 
-MACHINE = {"accelerator", "devices", "num_nodes", "precision", "strategy"}  # Trainer settings for hardware
+MACHINE = {"accelerator", "devices", "num_nodes", "precision", "strategy"}  # Trainer settings for the hardware
 
 
 @contextlib.contextmanager
 def used_on(modules: Sequence[nn.Module], trainer: Mapping[str, Any]) -> Iterator[None]:
-    """Put trained modules on this process's device, and measure them with a Trainer inside the block.
+    """Move trained modules to this process's device; inside the `with` block, measures run in a Trainer.
 
-    The Trainer starts the other processes. Each process has all weights, and measures a part of the batches.
+    With several devices, the Trainer starts the other processes. Each process has all weights, and measures a part of
+    the batches.
     """
     if trainer.get("strategy") == "fsdp":
         trainer = {**trainer, "strategy": "ddp"}
@@ -33,7 +34,7 @@ def used_on(modules: Sequence[nn.Module], trainer: Mapping[str, Any]) -> Iterato
         )  # fmt: skip
     if runner.num_devices > 1 and runner.strategy.root_device.type == "cpu":
         torch.set_num_threads(max(len(os.sched_getaffinity(0)) // runner.num_devices, 1))
-    used: Any = nn.ModuleList(modules)  # as one module, so that the Trainer moves all modules
+    used: Any = nn.ModuleList(modules)  # the Trainer moves all modules if they are in one module
     device, module = runner.strategy.root_device, Training(used, seed=0, max_steps=1)
     module.to(device)
 
@@ -48,7 +49,7 @@ def used_on(modules: Sequence[nn.Module], trainer: Mapping[str, Any]) -> Iterato
 
 
 class _Bound:
-    """A measure of a fixed objective, independent of the module that the Trainer runs."""
+    """A Measure that measures a given objective instead of the module that the Trainer passes."""
 
     def __init__(self, measure: Measure, objective: Any):
         self._measure, self._objective = measure, objective

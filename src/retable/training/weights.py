@@ -1,4 +1,4 @@
-"""Saving and loading of trained weights, and counting of weights used per token, without importing Lightning."""
+"""Functions that save, load and count trained weights. This module does not import Lightning."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,12 +14,15 @@ from retable.nn.batch_norm import BatchNorm
 
 
 def save_weights(module: nn.Module, path: Path) -> None:
-    """Write a module's weights to a file, under the names that `saved` returns. Equal weights give equal files."""
+    """Write a module's weights to a file, under the names that `saved` returns.
+
+    Equal weights give files of equal bytes.
+    """
     save_file(whole_weights(module), path)
 
 
 def saved(module: nn.Module) -> dict[str, torch.Tensor]:
-    """Return a module's parameters and the running averages of its batch norms, by name.
+    """Return the parameters of a module, and the running averages of its batch norms, by name.
 
     A tied parameter is included once, under its first name.
     """
@@ -42,7 +45,7 @@ def whole_weights(module: nn.Module) -> dict[str, torch.Tensor]:
 def load_weights(module: nn.Module, path: Path, prefix: str = "") -> None:
     """Load weights into `module` from a file that `save_weights` wrote.
 
-    prefix: load only the weights whose names begin with this prefix, and remove the prefix from these names.
+    prefix: load only weights with names that begin with this prefix, and remove the prefix from the names.
 
     Raises: UsageError: the file is damaged or belongs to another model.
     """
@@ -50,7 +53,7 @@ def load_weights(module: nn.Module, path: Path, prefix: str = "") -> None:
 
 
 def put_weights(module: nn.Module, weights: Mapping[str, torch.Tensor], source: Path, prefix: str = "") -> None:
-    """Copy weights into `module`, as `load_weights` does. Messages name `source`, the file of the weights."""
+    """Copy weights into `module`, as `load_weights` does. `source` is the file that an error message names."""
     weights = {k.removeprefix(prefix): v for k, v in weights.items() if k.startswith(prefix)}
     own = saved(module)
     if {k: v.shape for k, v in weights.items()} != {k: v.shape for k, v in own.items()}:
@@ -61,15 +64,15 @@ def put_weights(module: nn.Module, weights: Mapping[str, torch.Tensor], source: 
 
 
 def read_weights(path: Path) -> dict[str, torch.Tensor]:
-    """Return the tensors of a `model.safetensors`. Raise UsageError if the file is damaged."""
+    """Return the tensors of a `model.safetensors` file. Raise UsageError if the file is damaged."""
     try:
         return load_file(path)
     except (SafetensorError, OSError) as error:
-        raise UsageError(f"{path} is damaged ({error}); remove it and run `dvc repro` to make it again") from None
+        raise UsageError(f"{path} is damaged ({error}); remove the file and run `dvc repro` to make it again") from None
 
 
 def matrix_parameters(module: nn.Module) -> int:
-    """Count the weights that each token is multiplied with: all matrices except those used only as lookup tables."""
+    """Count the weights in matrices that multiply tokens: all matrices except tables that are only looked up."""
     tables = {id(m.weight) for m in module.modules() if isinstance(m, nn.Embedding)}
-    multiplied = {id(m.weight) for m in module.modules() if isinstance(m, nn.Linear)}  # a tied table is in both sets
+    multiplied = {id(m.weight) for m in module.modules() if isinstance(m, nn.Linear)}  # includes tied tables
     return sum(p.numel() for p in module.parameters() if p.ndim >= 2 and (id(p) not in tables or id(p) in multiplied))
