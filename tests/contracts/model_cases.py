@@ -109,6 +109,10 @@ CASES: dict[str, Callable[[float], Model]] = {
     ),
     "tagger": lambda p: models.BiLSTMTagger(4, **SPELT, d_model=D, n_layers=2, dropout=p),
     "window tagger": lambda p: models.WindowTagger(4, **SPELT, window=5, d_model=D, dropout=p),
+    "window tagger, capitals": lambda p: models.WindowTagger(
+        4, WORDS, 5, 0, [], window=3, d_model=D, dropout=p, folds_case=True, d_capitals=2
+    ),
+    **{f"lstm tagger of {n}": lambda p, n=n: models.LSTMTagger(V, WORDS, E, D, n, p) for n in (0, 1, 2)},
     "residual convolutions": lambda p: models.ResidualConvolutionalEncoder(V, E, D, 2, 3, p),
     "t5 encoder": lambda p: models.T5Encoder(V, D, 2, H, F, p),
     # SequenceEncoder, ImageEncoder
