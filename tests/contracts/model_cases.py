@@ -109,6 +109,10 @@ CASES: dict[str, Callable[[float], Model]] = {
     ),
     "tagger": lambda p: models.BiLSTMTagger(4, **SPELT, d_model=D, n_layers=2, dropout=p),
     "window tagger": lambda p: models.WindowTagger(4, **SPELT, window=5, d_model=D, dropout=p),
+    "window tagger, capitals": lambda p: models.WindowTagger(
+        4, WORDS, 5, 0, [], window=3, d_model=D, dropout=p, folds_case=True, d_capitals=2
+    ),
+    **{f"lstm tagger of {n}": lambda p, n=n: models.LSTMTagger(V, WORDS, E, D, n, p) for n in (0, 1, 2)},
     "residual convolutions": lambda p: models.ResidualConvolutionalEncoder(V, E, D, 2, 3, p),
     "t5 encoder": lambda p: models.T5Encoder(V, D, 2, H, F, p),
     # SequenceEncoder, ImageEncoder
@@ -129,6 +133,14 @@ CASES: dict[str, Callable[[float], Model]] = {
         name: lambda p, s=s: models.RNNEncoderDecoder(V, 4, D, **({"n_layers": 1, "dropout": p} | s))
         for name, s in RNNS.items()
     },
+    "rnn, separate vocabularies": lambda p: models.RNNEncoderDecoder(
+        V, 4, D, 1, p, attention="bilinear", source_vocab_size=V, init_range=0.1
+    ),
+    "context, cho": lambda p: models.ContextEncoderDecoder(V, 4, D, p, attention=False),
+    "context, bahdanau": lambda p: models.ContextEncoderDecoder(V, 4, D, p, attention=True, source_vocab_size=V),
+    "transformer, separate vocabularies": lambda p: models.TransformerEncoderDecoder(
+        V, D, 2, H, F, LONG, p, source_vocab_size=V, positions="learnt", inner_dropout=p, init="glorot"
+    ),
     "transformer": lambda p: models.TransformerEncoderDecoder(V, D, 2, H, F, LONG, p),
     "transformer, pre-norm": lambda p: models.TransformerEncoderDecoder(V, D, 2, H, F, LONG, p, norm="pre"),
     "convolutional encoder-decoder": lambda p: models.ConvolutionalEncoderDecoder(V, D, 4, 2, 3, LONG, p),

@@ -32,7 +32,11 @@ COUNTS = np.array([60, 30, 20, 15, 12, 10, 8, 6, 5, 4, 1])
 CLASSES, SCORES = torch.tensor([0, 2, 1, 1]), torch.tensor([4.0, 1.5, 2.0, 5.0])
 N_ENDINGS = [2, 4, 3, 2]
 TAGS = ["O", "B-x", "I-x", "B-y", "I-y"]
-TAGGERS = {"softmax": {}, "crf": {"crf": True}, "scheme": {"crf": True, "scheme": "IOB2"}}
+TAGGERS = {
+    "softmax": {}, "crf": {"crf": True}, "scheme": {"crf": True, "scheme": "IOB2"},
+    "features": {"crf": True, "n_features": 6},
+}  # fmt: skip
+FEATURES = torch.tensor([[[1, 2, 0], [3, 0, 0], [4, 1, 5], [6, 6, 2]]]).expand(B, -1, -1)  # of each word
 
 Rows = Sequence[int]
 
@@ -93,6 +97,8 @@ def tagged(objective: Objective, rows: Rows) -> Any:
     batch = pad_tagged(
         [each if objective.model.marks_predicates else each._replace(predicate=None) for each in made], rows
     )
+    if getattr(objective, "features", None) is not None:
+        batch = batch._replace(features=FEATURES[list(rows), : batch.tags.shape[1]])
     padding = torch.arange(batch.tags.shape[1]) >= batch.n_words[:, None]
     return batch._replace(tags=batch.tags.masked_fill(padding, 2))
 
@@ -200,7 +206,7 @@ CASES: dict[str, Case] = {
         f"tagging, {layer}, {n}": Case(
             lambda p, n=n, s=s: objectives.Tagging(MODELS[n](p), TAGS, p, **s), tagged, [3, 1, 4, 2]
         )
-        for layer, n in (("softmax", "bert"), ("crf", "bilstm"), ("scheme", "tagger"))
+        for layer, n in (("softmax", "bert"), ("crf", "bilstm"), ("scheme", "tagger"), ("features", "lstm tagger of 2"))
         for s in (TAGGERS[layer],)
     },
     "answers, bidaf": Case(lambda p: objectives.AnswerSpan(MODELS["bidaf"](p), p), asked, ONE),

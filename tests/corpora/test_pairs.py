@@ -1,3 +1,6 @@
+import sys
+from types import SimpleNamespace
+
 import pytest
 
 from retable.core.errors import UsageError
@@ -69,3 +72,34 @@ def test_multi30k(data_dir, tmp_path):
              for side, language in (("source", "en"), ("target", "de"))}  # fmt: skip
     counts = write_pairs(tmp_path, **files)
     assert [counts[f"{split}/pairs"] for split in names] == [29000, 1014, 1000]
+
+
+class Spacy:
+    """spaCy's interface, with a tokenizer that splits off the last character and keeps double spaces."""
+
+    @staticmethod
+    def blank(language):
+        if language not in ("de", "en"):
+            raise ImportError(language)
+        return SimpleNamespace(tokenizer=lambda text: [
+            SimpleNamespace(text=word or "\xa0", is_space=not word) for word in [*text[:-1].split(" "), text[-1]]
+        ])  # fmt: skip
+
+
+def test_words_of_spacy_are_split_before_the_case_is_lowered(files, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "spacy", Spacy)
+    write_pairs(tmp_path / "out", lowercase=True, spacy=["en", "de"], joint=False, **files)
+    sources, targets = read_pairs(tmp_path / "out", "train")
+    assert sources[0].startswith("a ␣a0 dog") and sources[1] == "tw o"
+    assert targets == ["ein hund bellt .", "zwei übe l"]
+    assert (tmp_path / "out" / "train.txt").read_text("utf-8") == "ein hund bellt .\nzwei übe l\n"
+
+
+def test_spacy_must_be_installed_and_know_both_languages(files, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "spacy", Spacy)
+    for languages, message in ((["en"], "two languages"), (["en", "xx"], "no tokenizer for 'xx'")):
+        with pytest.raises(UsageError, match=message):
+            write_pairs(tmp_path / "out", spacy=languages, **files)
+    monkeypatch.setitem(sys.modules, "spacy", None)
+    with pytest.raises(UsageError, match=r"pip install -e '\.\[spacy\]'"):
+        write_pairs(tmp_path / "out", spacy=["en", "de"], **files)

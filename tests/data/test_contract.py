@@ -62,6 +62,10 @@ def of_sentences() -> Any:
     return tagged.encoded(sentences)
 
 
+def of_words(folder: Any, seed: int) -> Any:
+    return Bucketed(of_sentences(), 30, seed, in_tokens=True)
+
+
 def of_questions() -> Any:
     return questions.encoded([questions.QuestionExample(row, row[:2], 0, len(row) - 1) for row in ROWS])
 
@@ -147,6 +151,7 @@ KINDS: dict[str, Callable[[Any, int], Any]] = {
     **{f"MaskedDocuments, {masking}, {second}": partial(masked, masking, second) for masking, second in MASKED},
     **{f"Bucketed, {name}": lambda folder, seed, make=make: Bucketed(make(), 5, seed)
        for name, make in BUCKETED.items()},
+    "Bucketed, in words": of_words,
     "BucketedPairs": partial(pairs, 60), "BucketedPairs, few": partial(pairs, 15), "Windows": windows,
     "Cooccurrences": cells, "Mixture": parts_of_a_mixture, "MixedCorpora": corpora, "TaskExamples": tasks,
     "MultitaskMixture": multitask,

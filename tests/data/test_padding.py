@@ -95,7 +95,10 @@ def test_words_and_tags_are_padded_and_a_predicate_stands_where_its_first_token_
     assert {part.dtype for part in batch[:5]} == {torch.int64} and batch.weight == 1.0
     with_predicates = [example._replace(predicate=place) for example, place in zip(examples, (2, 0, 1), strict=True)]
     assert pad_tagged(with_predicates, [2, 0, 1]).predicates.tolist() == [4, 3, 1]
-    assert batch.predicates is None
+    assert batch.predicates is None and batch.features is None
+    features = [torch.full((len(each.words), width), width) for each, width in zip(examples, (2, 1, 3), strict=True)]
+    with_features = [each._replace(features=rows) for each, rows in zip(examples, features, strict=True)]
+    assert pad_tagged(with_features, [1, 2]).features.tolist() == [[[1, 0, 0], [0, 0, 0]], [[3, 3, 3], [3, 3, 3]]]
 
 
 def test_documents_of_sentences_stand_one_behind_the_other():

@@ -1,5 +1,7 @@
 """Test the attention of translators to their source, against torch's attention and that of transformers."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,7 @@ from torch import nn
 
 from retable.core.errors import UsageError
 from retable.data.batches import measured
+from retable.data.pairs import pad, pairs_by_length
 from retable.evaluation.source_attention import attends, attention_to_source, cross_attention
 from retable.evaluation.translation import NatsPerToken, align
 from retable.models.rnn_encoder_decoder import RNNEncoderDecoder
@@ -97,7 +100,8 @@ def test_nats_are_of_all_target_tokens_whatever_the_batches(objective, max_token
         hidden = objective.model(torch.tensor([source]), torch.tensor([len(source)]), inputs)
         log_probs = objective.head(hidden)[0].log_softmax(dim=1)
         total -= sum(log_probs[i, token].item() for i, token in enumerate(target))
-    metrics = measured(NatsPerToken(TEXTS, TRANSLATIONS, max_tokens), objective)
+    places = pairs_by_length(TEXTS, TRANSLATIONS, max_tokens)
+    metrics = measured(NatsPerToken(places, partial(pad, TEXTS, TRANSLATIONS)), objective)
     assert metrics == {"loss": pytest.approx(total / 8, rel=1e-5)}
 
 

@@ -1,7 +1,8 @@
+import pytest
 import torch
 
 from retable.nn.character_cnn import spell
-from retable.nn.word_input import WordInput, folded
+from retable.nn.word_input import WordInput, capitals, folded
 
 WORDS = ["<unk>", "a", "dog", "barks", "zebra", "dogs"]  # the last two have no vectors
 
@@ -40,3 +41,20 @@ def test_the_longest_words_of_others_change_nothing():
     torch.nn.init.normal_(given.cnn.filters[0].bias)
     ids = torch.tensor([1, 2, 3])
     torch.testing.assert_close(given(ids), given(torch.tensor([0, 1, 2, 3]))[1:])
+
+
+@pytest.mark.parametrize(
+    ("word", "kind"), [("dog", 0), ("3-day", 0), ("42", 0), ("USA", 1), ("U.S.", 1), ("A", 1), ("Dog", 2), ("McKay", 2),
+                       ("eBay", 3)],
+)  # fmt: skip
+def test_capitals_of_a_word(word, kind):
+    assert capitals(word) == kind
+
+
+def test_capitals_have_vectors_and_characters_may_be_left_out():
+    torch.manual_seed(0)
+    given = WordInput(4, ["<unk>", "The", "the", "THE"], 0, d_embedding=5, folds_case=True, d_capitals=2)
+    output = given(torch.tensor([1, 2, 3]))
+    assert output.shape == (3, 7) == (3, given.d_output) and given.cnn is None
+    assert torch.equal(output[:, :5], given.embedding.weight[[1, 1, 1]])
+    assert torch.equal(output[:, 5:], given.capitals.weight[[2, 0, 1]])

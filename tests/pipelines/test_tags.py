@@ -8,6 +8,7 @@ import pytest
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
+import retable
 from pipelines.config.project import CONF
 from retable.corpora.columns import TaggedSentence
 from retable.metrics.roles import role_counts
@@ -79,6 +80,25 @@ def test_vectors_come_by_the_convention_and_bring_their_words(tagged):
     assert sum("vectors.bin" in name for name in run["digests"]) == 1
     weights = read_weights(tagged.folder / "outputs" / ON_VECTORS / "model.safetensors")
     assert len(weights["model.input.embedding.weight"]) == run["vocab_size"] == 11  # <unk>, <eos>, and nine words
+
+
+def test_features_of_words_are_kept_in_the_cell(project, overrides):
+    """The tagger of the folder has the tags of the evaluation, and reads words of any spelling."""
+    settings = [part for part in overrides if part.startswith("task.sentences")]
+    project.succeed(
+        "finetune", "task=conll2000_pos", "recipe=taggers/huang_lstm_crf", *settings, "task.cutoff=2",
+        "model.d_embedding=4", "model.d_model=6", "epochs=3", "finetuning.batch_size=20",
+    )  # fmt: skip
+    cell = "from_scratch/conll2000_pos/huang_lstm_crf-1"
+    learnt, run = (project.read(f"{cell}/{name}.json") for name in ("learnt", "run"))
+    assert run["features"] == len(learnt["features"]) and {"2 the", "7 <2<", "suffix gs"} <= {*learnt["features"]}
+    assert project.read(f"{cell}/metrics.json")["tagging/test/f1"] > 0.95
+    text = (project.folder / "outputs" / cell / "test.tags.txt").read_text(encoding="utf-8").strip()
+    sentences = [[line.split(" ") for line in block.split("\n")] for block in text.split("\n\n")]
+    tagger = retable.load(project.folder / "outputs" / cell)
+    found = tagger.tag([[word for word, *_ in rows] for rows in sentences])
+    assert [[tag for _, tag in row] for row in found] == [[tag for *_, tag in rows] for rows in sentences]
+    assert tagger.tag("the/DT Zebras/NN run/VB ./.")[0][0] == ("the/DT", "B-NP")
 
 
 def test_a_tagger_on_a_pretrained_elmo(own):

@@ -7,7 +7,9 @@ import pytest
 from retable.core.errors import UsageError
 from retable.corpora.columns import TaggedSentence
 from retable.corpora.conllu import read_conllu
+from retable.data.spelling import Vocabulary
 from retable.metrics.spans import span_metrics
+from retable.models.lstm_tagger import LSTMTagger
 from retable.models.tagger import BiLSTMTagger
 from retable.tasks.tagged import TaggedFiles, TaggedText, TaggingTask
 
@@ -117,3 +119,45 @@ def test_a_task_its_sentences_and_a_model_agree_on_predicates(roles, d_predicate
     problem = f"task.roles={str(roles).lower()}, but some sentences have {'no' if roles else 'a'} predicate"
     with pytest.raises(UsageError, match=problem):
         tagging([TaggedSentence(["a"], ["O"], None if roles else 0)], roles=roles).examples("train")
+
+
+def pairs_of(words):
+    """Features for tests: each word, and its pair with the next word."""
+    for word, after in zip(words, [*words[1:], "."], strict=True):
+        yield [word, f"{word} {after}"]
+
+
+def test_features_are_those_of_enough_training_words():
+    train = [["a", "b", "a"], ["a", "b"], ["c", "a"]]
+    sentences = {"train": train, "test": [["a", "b", "d"], ["d"]]}
+    splits = {name: [TaggedSentence(words, ["O"] * len(words)) for words in rows] for name, rows in sentences.items()}
+    source = SimpleNamespace(inputs=[], splits=lambda: splits)
+    settings = {"features": pairs_of, "cutoff": 2, "batch_unit": "words", "reduction": "sum"}
+    task = TaggingTask(source, **settings)
+    assert task.features == ["a", "a b", "b", "a ."] and task.facts({}) == {"tags": 1, "features": 4}
+    text = Vocabulary.of_texts(train, sentences["test"])
+    model = LSTMTagger(text.vocab_size, text.words, 3, 2, 1, 0.0)
+    objective = task.objective(model, text, dropout=0.0, crf=False)
+    assert objective.features.weight.shape == (5, 1)
+    encoded = task.encode(model, text, task.examples("test"))
+    assert encoded.pad([0, 1]).features.tolist() == [[[1, 2], [3, 0], [0, 0]], [[0, 0], [0, 0], [0, 0]]]
+    again = TaggingTask(source, **settings)
+    again.recall(task.learnt())  # what a cell has written, without the training split
+    del splits["train"]
+    assert again.encode(model, text, task.examples("test")).pad([0]).features.tolist() == [[[1, 2], [3, 0], [0, 0]]]
+    assert TaggingTask(source).features == []
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_batches_of_words_whose_losses_are_summed(world):
+    rows = [["w"] * n for n in (3, 1, 4, 2, 5, 3)]
+    sentences = [TaggedSentence(words, ["O"] * len(words)) for words in rows]
+    source = SimpleNamespace(inputs=[], splits=lambda: {"train": sentences})
+    task = TaggingTask(source, batch_unit="words", reduction="sum")
+    text = Vocabulary.of_texts(rows, [])
+    batches = task.batches(task.encode(LSTMTagger(text.vocab_size, text.words, 3, 2, 1, 0.0), text, sentences), 6, 0)
+    epoch = [[batches.batch(step, rank, world) for rank in range(world)] for step in range(batches.steps_per_epoch)]
+    words = [sum(int(part.n_words.sum()) for part in parts if part.weight) for parts in epoch]
+    assert sum(words) == 18 and max(words) <= 6 and len(words) == 4
+    for parts in epoch:  # the mean of a process times its weight, averaged over processes, is the sum over all words
+        assert all(part.weight in (0, world * int(part.n_words.sum())) for part in parts)

@@ -1,3 +1,4 @@
+import pickle
 import re
 
 from hypothesis import given
@@ -113,3 +114,17 @@ def test_cleaned_words_are_those_of_replacements_one_after_the_other():
         assert [tokenizer.words[i] for i in tokenizer.encode(line)] == cleaned(line)
     assert tokenizer.encode("isn't\n\n")[-2:] == [1, 1] and tokenizer.encode("-- ...") == []
     assert set(tokenizer.words) == {"<unk>", "<eos>", *(word for line in CLEANED for word in cleaned(line))}
+
+
+def test_source_and_target_have_separate_vocabularies(tmp_path):
+    (tmp_path / "sources.txt").write_text("x y x\nx z\n")
+    tokenizer = word.train_separate(LINES, str(tmp_path / "sources.txt"), min_count=2, first=["<pad>", "<sos>"])
+    assert tokenizer.words == ["<pad>", "<sos>", "<unk>", "<eos>", "a", "b"] and tokenizer.vocab_size == 6
+    assert tokenizer.source.words == ["<pad>", "<sos>", "<unk>", "<eos>", "x"] and tokenizer.source_vocab_size == 5
+    assert tokenizer.encode("a x") == [4, 2] and tokenizer.source.encode("a x") == [2, 4]
+    tokenizer.save(tmp_path / "tokenizer.json")
+    for copied in (Tokenizer.load(tmp_path / "tokenizer.json"), pickle.loads(pickle.dumps(tokenizer))):
+        assert (copied.words, copied.source.words) == (tokenizer.words, tokenizer.source.words)
+        assert copied.digest == tokenizer.digest != word.train(LINES, min_count=2, first=["<pad>", "<sos>"]).digest
+    shared = word.train(LINES)
+    assert shared.source is shared and shared.source_vocab_size is None

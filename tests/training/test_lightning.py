@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from retable.core.errors import UsageError
 from retable.data.batches import measured
 from retable.data.examples import Inputs, encoded
+from retable.data.pairs import pad, pairs_by_length
 from retable.data.streams import CarriedStreams, ShuffledWindows
 from retable.evaluation.held_out import MeanMetrics
 from retable.evaluation.likelihood import Carried, SlidingWindow, StreamLoss
@@ -49,6 +50,7 @@ def accuracy(places: list[int], predictions: list[int]) -> dict[str, float]:
     return {"accuracy": float(np.mean([LABELS[i] == guess for i, guess in zip(places, predictions, strict=True)]))}
 
 
+PAIRS = [[*s, 3] for s in SEQUENCES], [[*s[::-1], 3] for s in SEQUENCES]
 MEASURES = {
     "carried": (lstm, StreamLoss(Carried(rows=3, segment=7), TOKENS[:50], 0)),
     "carried in one row": (lstm, StreamLoss(Carried(rows=1, segment=7), TOKENS[:50], 0)),
@@ -58,7 +60,7 @@ MEASURES = {
     "predictions": (classifier, Predictions(EXAMPLES, 5, accuracy)),
     "pairs": (
         partial(build, "translation, rnn, bilinear"),
-        NatsPerToken([[*s, 3] for s in SEQUENCES], [[*s[::-1], 3] for s in SEQUENCES], 20),
+        NatsPerToken(pairs_by_length(*PAIRS, 20), partial(pad, *PAIRS)),
     ),
 }
 

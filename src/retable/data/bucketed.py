@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from retable.data.buckets import Buckets, by_length
+from retable.data.buckets import Buckets, TokenBuckets, by_length
 
 
 def mean_weight(batch: Any, own: np.ndarray, places: np.ndarray, world: int) -> Any:
@@ -34,6 +34,15 @@ def count_weight(counts: np.ndarray, batch: Any, own: np.ndarray, places: np.nda
         counts: the number of items of each example, (n,).
     """
     return batch._replace(weight=float(world * (counts[own].sum() / counts[places].sum())))
+
+
+def sum_weight(counts: np.ndarray, batch: Any, own: np.ndarray, places: np.ndarray, world: int) -> Any:
+    """Set the loss weight of one process's share of a batch, so that a mean over items becomes a sum over all items.
+
+    Args:
+        counts: the number of items of each example, (n,).
+    """
+    return batch._replace(weight=float(world * counts[own].sum()))
 
 
 @dataclass(frozen=True)
@@ -61,12 +70,15 @@ class Bucketed:
         encoded: the examples as model inputs, with their lengths.
         batch_size: examples per batch, summed over all processes.
         seed: seed of the random orders of the examples.
+        in_tokens: whether `batch_size` is the largest number of tokens per batch, including padding, instead of the
+            number of examples.
     """
 
-    def __init__(self, encoded: Encoded, batch_size: int, seed: int):
+    def __init__(self, encoded: Encoded, batch_size: int, seed: int, in_tokens: bool = False):
         self._encoded = encoded
         self._trainable = np.arange(len(encoded.lengths)) if encoded.trainable is None else encoded.trainable
-        self._buckets = Buckets(encoded.lengths[self._trainable], batch_size, seed)
+        kind = TokenBuckets if in_tokens else Buckets
+        self._buckets = kind(encoded.lengths[self._trainable], batch_size, seed)
         self.steps_per_epoch = self._buckets.steps_per_epoch
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> Any:

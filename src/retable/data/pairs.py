@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from retable.core.errors import UsageError
+from retable.data.buckets import TokenBuckets, cut
 from retable.tokenizers.tokenizer import Tokenizer
 
 Sequences = Sequence[Sequence[int]]
@@ -22,7 +22,7 @@ class PairBatch(NamedTuple):
 
     source_ids: Tensor  # (B, S) int64, padded with 0
     source_lengths: Tensor  # (B,) int64
-    target_ids: Tensor  # (B, U) int64, decoder inputs: the end mark, then all labels except the last
+    target_ids: Tensor  # (B, U) int64, decoder inputs: the start or end mark, then all labels except the last
     target_lengths: Tensor  # (B,) int64
     labels: Tensor  # (B, U) int64, the target with its end mark
     weight: float = 1.0  # scales the process's loss, so that processes average to the mean over all labels
@@ -38,13 +38,10 @@ class BucketedPairs:
     """
 
     def __init__(self, sources: Sequences, targets: Sequences, max_tokens: int, seed: int):
-        self._sources, self._targets, self._seed = sources, targets, seed
-        self._longest = longest_side(sources, targets)
-        # The batch sizes depend only on the sorted lengths, so they are the same in every epoch.
-        self._sizes = list(pairwise(cut(np.sort(self._longest), max_tokens)))
-        self.steps_per_epoch = len(self._sizes)
+        self._sources, self._targets = sources, targets
+        self._buckets = TokenBuckets(longest_side(sources, targets), max_tokens, seed)
+        self.steps_per_epoch = self._buckets.steps_per_epoch
         self.tokens_per_step = sum(map(len, targets)) / self.steps_per_epoch
-        self._order: tuple[int, list[np.ndarray]] = (-1, [])
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> PairBatch:
         """Return the rows of process number `rank` of `world`; the rows of all processes form the step's batch.
@@ -52,21 +49,12 @@ class BucketedPairs:
         If a batch has fewer pairs than there are processes, each process without a pair gets the batch's first pair
         with weight 0.
         """
-        epoch, index = divmod(step, self.steps_per_epoch)
-        if self._order[0] != epoch:
-            self._order = epoch, self._shuffled(epoch)
-        places = self._order[1][index]
+        places = self._buckets.all_places(step)
         B = len(places)
         own = places[rank * B // world : (rank + 1) * B // world]
         labels, all_labels = (sum(len(self._targets[place]) for place in part) for part in (own, places))
         padded = pad(self._sources, self._targets, own if len(own) else places[:1])
         return padded._replace(weight=world * labels / all_labels)
-
-    def _shuffled(self, epoch: int) -> list[np.ndarray]:
-        generator = np.random.default_rng((self._seed, epoch))
-        order = generator.permutation(len(self._longest))  # shuffled: pairs of equal length are in random order
-        order = order[np.argsort(self._longest[order], kind="stable")]
-        return [order[slice(*self._sizes[i])] for i in generator.permutation(self.steps_per_epoch)]
 
 
 def pairs_by_length(sources: Sequences, targets: Sequences, max_tokens: int) -> list[np.ndarray]:
@@ -86,30 +74,15 @@ def longest_side(sources: Sequences, targets: Sequences) -> np.ndarray:
     return np.array([max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)])
 
 
-def cut(lengths: np.ndarray, max_tokens: int) -> list[int]:
-    """Cut sequences into batches of at most `max_tokens` tokens, including padding.
+def pad(sources: Sequences, targets: Sequences, places: np.ndarray, start: int | None = None) -> PairBatch:
+    """Return the pairs with the indices `places` as one batch.
 
-    The lengths of the sequences, `lengths`, must be in ascending order.
-
-    Returns: the index of each batch's first sequence, followed by the total number of sequences.
-    Raises: UsageError: one sequence is longer than `max_tokens`.
+    Args:
+        start: id of the start mark, the first input of the decoder; by default the end mark of the target.
     """
-    if lengths[-1] > max_tokens:
-        raise UsageError(
-            f"a sentence of {lengths[-1]} tokens does not fit into a batch of {max_tokens}; raise batches.max_tokens"
-        )
-    cuts = [0]
-    for place, length in enumerate(lengths.tolist()):
-        if (place + 1 - cuts[-1]) * length > max_tokens:
-            cuts.append(place)
-    return [*cuts, len(lengths)]
-
-
-def pad(sources: Sequences, targets: Sequences, places: np.ndarray) -> PairBatch:
-    """Return the pairs with the indices `places` as one batch."""
     source_ids, source_lengths = _stack([sources[place] for place in places])
     labels, target_lengths = _stack([targets[place] for place in places])
-    target_ids, _ = _stack([[targets[place][-1], *targets[place][:-1]] for place in places])
+    target_ids, _ = _stack([[targets[place][-1] if start is None else start, *targets[place][:-1]] for place in places])
     return PairBatch(source_ids, source_lengths, target_ids, target_lengths, labels)
 
 

@@ -18,7 +18,8 @@ from retable.core.errors import UsageError
 from retable.core.systems import LanguageModel, MixedSystem, System, TrainedSystem
 from retable.data.batches import mapped
 from retable.data.bucketed import on_device
-from retable.data.pairs import cut, pad
+from retable.data.buckets import cut
+from retable.data.pairs import pad
 from retable.evaluation.mixture import log_average
 from retable.generation.conditioned import Conditioned
 from retable.generation.next_token import NextToken, next_token

@@ -47,7 +47,7 @@ def attention_to_source(objective: Translation, source: Sequence[int], target: S
     if not attends(model):
         raise UsageError(f"{type(model).__name__} has no attention to the source; use a model with attention")
     device = next(objective.parameters()).device
-    batch = pad([source], [target], np.array([0]))
+    batch = pad([source], [target], np.array([0]), objective.start_id)
     ids = (batch.source_ids, batch.source_lengths, batch.target_ids)
     return cross_attention(model, *(tensor.to(device) for tensor in ids))[0].cpu().numpy()
 

@@ -22,7 +22,13 @@ Settings = Mapping[str, Any]  # the resolved settings of a cell
 
 # Constructor parameters that the tokenizer supplies if the configuration omits them, and for each the tokenizer's
 # attribute that contains the value.
-FACTS = {"vocab_size": "vocab_size", "boundary": "boundary", "words": "words", "marks": "special_ids"}
+FACTS = {
+    "vocab_size": "vocab_size",
+    "source_vocab_size": "source_vocab_size",
+    "boundary": "boundary",
+    "words": "words",
+    "marks": "special_ids",
+}
 
 
 def build_model(cfg: Settings, text: "Text", **other: Any) -> "Model":

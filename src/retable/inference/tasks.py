@@ -23,7 +23,6 @@ from retable.corpora.multiple_choice import Choice
 from retable.corpora.squad import Answer, Question
 from retable.corpora.summaries import Summarised
 from retable.data.bucketed import Encoded, in_order_of_length, on_device
-from retable.data.pairs import encode_lines
 from retable.data.questions import in_words
 from retable.data.spelling import Vocabulary
 from retable.data.summaries import in_sentences, sentences_of
@@ -101,7 +100,7 @@ class TaskSystem(Loaded):
 
     def _encoded(self, examples: Sequence[Any]) -> Any:
         if isinstance(self._text, Tokenizer):
-            warn_of_unknown(self._text, _strings(examples))
+            warn_of_unknown(self._text.source, _strings(examples))
         encoded = self.task.encode(self._module.model, self._text, examples)
         if isinstance(encoded, Encoded):
             warn_of_cut(encoded.truncated, len(examples), f"the model's max_length={self._module.model.max_length}")
@@ -343,13 +342,13 @@ class Translator(TaskSystem):
         """
         tokenizer, end = self.tokenizer, self.tokenizer.boundary
         strategy = settings.build(self.config["task"]["decoding"], "task.decoding", Strategy)
-        warn_of_unknown(tokenizer, texts := listed(texts))
-        sources = encode_lines(tokenizer, [" ".join(text.split()) for text in texts])
+        sources = self._encoded([Pair(" ".join(text.split()), "") for text in listed(texts)]).sources
         results = []
         for source, ids in zip(sources, translate(self._module, sources, strategy, end), strict=True):
             weights = attention_to_source(self._module, source, [*ids, end])
             read, written = (
-                [word.strip() for word in tokenizer.decode_batch([i] for i in row)] for row in (source, [*ids, end])
+                [word.strip() for word in each.decode_batch([i] for i in row)]
+                for each, row in ((tokenizer.source, source), (tokenizer, [*ids, end]))
             )
             results.append(Attended(" ".join(tokenizer.decode(ids).split()), read, written, weights))
         return results

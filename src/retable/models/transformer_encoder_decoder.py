@@ -1,10 +1,11 @@
 """The encoder-decoder Transformer (Vaswani et al. 2017, arXiv 1706.03762, section 3).
 
 The model has post-norm, ReLU, and sinusoidal positions, which are added to embeddings scaled by √D. Source and target
-share one table of embeddings; the objective can tie the softmax to the same table (section 3.4). As in section 5.4,
-dropout acts on the output of layers and on the embeddings, but not on attention weights. `norm="pre"` normalises the
-input of each layer and the output of each stack (Xiong et al. 2020). The paper does not describe initial weights. Here
-matrices are drawn as in Glorot and Bengio (2010), and embeddings from N(0, 1/D).
+share one table of embeddings, unless they have separate vocabularies; the objective can tie the softmax to the table
+(section 3.4). As in section 5.4, dropout acts on the output of layers and on the embeddings; `inner_dropout` also acts
+on attention weights and inside feed-forward layers. `norm="pre"` normalises the input of each layer and the output of
+each stack (Xiong et al. 2020). The paper does not describe initial weights. Here matrices are drawn as in Glorot and
+Bengio (2010), with keys and values as one matrix, and embeddings from N(0, 1/D).
 
 B batch, S source tokens, U target tokens, T earlier target tokens, D d_model, H heads, K head size.
 
@@ -44,11 +45,11 @@ class Link(nn.Module):
 class EncoderLayer(nn.Module):
     """An encoder layer: self-attention, then a feed-forward network (section 3.1)."""
 
-    def __init__(self, d_model: int, n_heads: int, d_ff: int, dropout: float, norm: str):
+    def __init__(self, d_model: int, n_heads: int, d_ff: int, dropout: float, norm: str, inner_dropout: float):
         super().__init__()
-        self.attention = Attention(d_model, n_heads, dropout=0.0)
+        self.attention = Attention(d_model, n_heads, inner_dropout)
         self.attention_link = Link(d_model, dropout, norm)
-        self.feed_forward = nn.Sequential(nn.Linear(d_model, d_ff), nn.ReLU(), nn.Linear(d_ff, d_model))
+        self.feed_forward = _feed_forward(d_model, d_ff, inner_dropout)
         self.feed_forward_link = Link(d_model, dropout, norm)
 
     def forward(self, hidden: Tensor, mask: Tensor) -> Tensor:
@@ -60,13 +61,13 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """A decoder layer: causal self-attention, attention to the source, and a feed-forward network (section 3.1)."""
 
-    def __init__(self, d_model: int, n_heads: int, d_ff: int, dropout: float, norm: str):
+    def __init__(self, d_model: int, n_heads: int, d_ff: int, dropout: float, norm: str, inner_dropout: float):
         super().__init__()
-        self.self_attention = Attention(d_model, n_heads, dropout=0.0)
+        self.self_attention = Attention(d_model, n_heads, inner_dropout)
         self.self_attention_link = Link(d_model, dropout, norm)
-        self.cross_attention = Attention(d_model, n_heads, dropout=0.0)
+        self.cross_attention = Attention(d_model, n_heads, inner_dropout)
         self.cross_attention_link = Link(d_model, dropout, norm)
-        self.feed_forward = nn.Sequential(nn.Linear(d_model, d_ff), nn.ReLU(), nn.Linear(d_ff, d_model))
+        self.feed_forward = _feed_forward(d_model, d_ff, inner_dropout)
         self.feed_forward_link = Link(d_model, dropout, norm)
 
     def forward(
@@ -101,6 +102,11 @@ class TransformerEncoderDecoder(EncoderDecoder):
         d_model, d_ff: width of the states; width inside the feed-forward layers.
         n_layers: number of layers of the encoder, and also of the decoder.
         norm: `post` as in the paper, or `pre`.
+        source_vocab_size: size of the sources' vocabulary; by default, sources and targets share a vocabulary.
+        positions: `sinusoidal` as in the paper, or `learnt`, with separate tables of source and target.
+        inner_dropout: dropout of attention weights and inside feed-forward layers.
+        init: with `glorot`, embeddings, keys and values are each drawn as in Glorot and Bengio (2010) too, and biases
+            as in PyTorch.
     """
 
     max_length: int
@@ -119,24 +125,38 @@ class TransformerEncoderDecoder(EncoderDecoder):
         max_length: PositiveInt,
         dropout: Rate,
         norm: Literal["post", "pre"] = "post",
+        source_vocab_size: PositiveInt | None = None,
+        positions: Literal["sinusoidal", "learnt"] = "sinusoidal",
+        inner_dropout: Rate = 0.0,
+        init: Literal["default", "glorot"] = "default",
     ):
         super().__init__()
         if norm not in ("post", "pre"):
             raise UsageError(f"norm={norm} is not an option of the Transformer; write post or pre")
-        self.d_model, self.max_length = d_model, max_length
+        self.d_model, self.max_length, self.init = d_model, max_length, init
         self.embedding = nn.Embedding(vocab_size, d_model)
+        self.source_embedding = nn.Embedding(source_vocab_size, d_model) if source_vocab_size else None
+        learnt = positions == "learnt"
+        self.source_positions = nn.Embedding(max_length, d_model) if learnt else None
+        self.target_positions = nn.Embedding(max_length, d_model) if learnt else None
         self.register_buffer("sinusoids", sinusoids(max_length, d_model), persistent=False)
         self.dropout = Dropout(dropout)
-        settings = (d_model, n_heads, d_ff, dropout, norm)
+        settings = (d_model, n_heads, d_ff, dropout, norm, inner_dropout)
         self.encoder = nn.ModuleList(EncoderLayer(*settings) for _ in range(n_layers))
         self.decoder = nn.ModuleList(DecoderLayer(*settings) for _ in range(n_layers))
         self.encoder_norm = nn.LayerNorm(d_model) if norm == "pre" else nn.Identity()
         self.decoder_norm = nn.LayerNorm(d_model) if norm == "pre" else nn.Identity()
         self.apply(self.initialise)
 
-    @staticmethod
-    def initialise(module: nn.Module) -> None:
+    def initialise(self, module: nn.Module) -> None:
         """Draw Glorot-uniform weights and N(0, 1/D) embeddings, and set biases to 0, also for the softmax layer."""
+        if self.init == "glorot":
+            if isinstance(module, nn.Linear | nn.Embedding):
+                nn.init.xavier_uniform_(module.weight)
+            if isinstance(module, Attention):  # after its layers
+                for weight in module.key_value.weight.chunk(2):
+                    nn.init.xavier_uniform_(weight)
+            return
         if isinstance(module, nn.Linear):
             nn.init.xavier_uniform_(module.weight)
             if module.bias is not None:
@@ -158,7 +178,8 @@ class TransformerEncoderDecoder(EncoderDecoder):
         - the sources' lengths, (1, B)
         """
         mask = padding_mask(source_lengths, source_ids.shape[1])
-        hidden = self._embed(source_ids, 0)
+        embedding = self.embedding if self.source_embedding is None else self.source_embedding
+        hidden = self._embed(source_ids, 0, embedding, self.source_positions)
         for layer in self.encoder:
             hidden = layer(hidden, mask)
         hidden = self.encoder_norm(hidden)
@@ -172,7 +193,7 @@ class TransformerEncoderDecoder(EncoderDecoder):
         """
         pasts, memories, lengths = state
         T, U = pasts[0].length if pasts[0] else 0, target_ids.shape[1]
-        hidden = self._embed(target_ids, T)
+        hidden = self._embed(target_ids, T, self.embedding, self.target_positions)
         causal = torch.ones(U, T + U, dtype=torch.bool, device=hidden.device).tril(T) if U > 1 else None
         mask = padding_mask(lengths[0], memories[0].shape[3])
         after = []
@@ -181,7 +202,7 @@ class TransformerEncoderDecoder(EncoderDecoder):
             after.append(present)
         return self.decoder_norm(hidden), (tuple(after), memories, lengths)
 
-    def _embed(self, ids: Tensor, first: int) -> Tensor:
+    def _embed(self, ids: Tensor, first: int, embedding: nn.Embedding, positions: nn.Embedding | None) -> Tensor:
         """Embed ids (B, T) as vectors (B, T, D), with positions that start at `first`."""
         now = slice(first, first + ids.shape[1])
         if self.max_length < now.stop:
@@ -189,4 +210,10 @@ class TransformerEncoderDecoder(EncoderDecoder):
                 f"a sequence of {now.stop} tokens exceeds the Transformer's max_length={self.max_length}; "
                 f"train it with model.max_length={now.stop} or more, or give it shorter sequences"
             )
-        return self.dropout(self.embedding(ids) * self.d_model**0.5 + self.sinusoids[now])
+        places = self.sinusoids[now] if positions is None else positions.weight[now]
+        return self.dropout(embedding(ids) * self.d_model**0.5 + places)
+
+
+def _feed_forward(d_model: int, d_ff: int, dropout: float) -> nn.Sequential:
+    relu = nn.Sequential(nn.ReLU(), Dropout(dropout))
+    return nn.Sequential(nn.Linear(d_model, d_ff), relu, nn.Linear(d_ff, d_model))

@@ -7,8 +7,9 @@ or, with `crf=true`, the sentence's likelihood under transition scores (section 
 half a window before and after each sentence.
 
 Departures:
-- A convolution over characters reads the spelling of words, as in Santos and Zadrozny 2014, whose tagger is otherwise
-  the same. Collobert et al. use vectors for capitalisation and suffixes instead.
+- With `filters`, a convolution over characters reads the spelling of words, as in Santos and Zadrozny 2014, whose
+  tagger is otherwise the same. Collobert et al. use vectors for capitalisation (`d_capitals`) and, for parts of
+  speech, vectors for suffixes.
 - Marks of a sentence's start and end separate the sentence from PADDING, as in the other taggers.
 - The model has dropout.
 
@@ -24,7 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from retable.core.errors import UsageError
-from retable.core.settings import Filters, NonNegativeInt, PositiveInt, Rate
+from retable.core.settings import NonNegativeInt, PositiveInt, Rate
 from retable.models.base import Encoder
 from retable.nn.dropout import Dropout
 from retable.nn.word_input import WordInput
@@ -34,7 +35,7 @@ class WindowTagger(Encoder):
     """An encoder with one hidden state per word, which depends on a window around this word.
 
     Args:
-        vocab_size, words, unknown, filters: see WordInput.
+        vocab_size, words, unknown, filters, folds_case, d_capitals: see WordInput.
         window: number of words in a window, the paper's d_win; must be odd.
         d_model: the paper's number of hidden units.
         dropout: rate on the convolution's input and on its output.
@@ -47,18 +48,20 @@ class WindowTagger(Encoder):
         vocab_size: PositiveInt,
         words: Sequence[str],
         d_embedding: PositiveInt,
-        d_character: PositiveInt,
-        filters: Filters,
+        d_character: NonNegativeInt,
+        filters: Sequence[tuple[PositiveInt, PositiveInt]],
         window: PositiveInt,
         d_model: PositiveInt,
         dropout: Rate,
         unknown: NonNegativeInt = 0,
+        folds_case: bool = False,
+        d_capitals: NonNegativeInt = 0,
     ):
         super().__init__()
         if window % 2 == 0:
             raise UsageError(f"model.window={window} has no middle word; write an odd number, such as 5")
         self.d_model = d_model
-        self.input = WordInput(vocab_size, words, unknown, d_embedding, d_character, filters)
+        self.input = WordInput(vocab_size, words, unknown, d_embedding, d_character, filters, folds_case, d_capitals)
         self.padding = nn.Parameter(torch.randn(self.input.d_output) * d_embedding**-0.5)
         self.convolution = nn.Conv1d(self.input.d_output, d_model, window)
         self.dropout = Dropout(dropout)

@@ -4,7 +4,7 @@ Shapes: V vocabulary, B batch, T time, D d_model.
 """
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
@@ -101,7 +101,7 @@ class Writing(Objective):
     """An objective whose model reads one sequence and writes another sequence token by token."""
 
     model: EncoderDecoder
-    start_id: ClassVar[int | None] = None  # id of the decoder's first input; None stands for the end mark
+    start_id: int | None = None  # id of the decoder's first input; None stands for the end mark
 
     def scores(self, hidden: Tensor) -> Tensor:
         """Return the next token's logits, fp32 (B, V), for the model's hidden states (B, D)."""

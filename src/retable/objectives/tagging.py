@@ -3,7 +3,10 @@
 Lample et al. 2016, section 2.2. If a word consists of several tokens, its tag is predicted from one of these tokens;
 `TaggedBatch.words` lists the token of each word.
 
-Shapes: B batch, T time, W words of the longest sentence, N words of the batch, D d_model, K tags.
+Sparse features of words may be connected directly to the tags (Huang, Xu and Yu 2015, section 4.2.4). A tag's score at
+a word is then the score by the word's state plus the tag's weights of the word's features.
+
+Shapes: B batch, T time, W words of the longest sentence, N words of the batch, D d_model, K tags, F features per word.
 """
 
 from collections.abc import Sequence
@@ -27,10 +30,18 @@ class Tagging(Objective):
 
     scheme: IOB1, IOB2 or IOBES; with a scheme, the CRF assigns probability 0 to sequences of tags that the scheme does
     not allow. The training data must already use the scheme; metrics/spans.py converts data from one scheme to another.
+
+    n_features: number of sparse features, whose ids are 1 to n_features. Their weights start at 0.
     """
 
     def __init__(
-        self, model: Model, tags: Sequence[str], dropout: float, crf: bool = False, scheme: Scheme | None = None
+        self,
+        model: Model,
+        tags: Sequence[str],
+        dropout: float,
+        crf: bool = False,
+        scheme: Scheme | None = None,
+        n_features: int = 0,
     ):
         super().__init__()
         require_token_states(type(model), "be tagged by")
@@ -41,6 +52,10 @@ class Tagging(Objective):
         self.dropout = Dropout(dropout)
         self.head = nn.Linear(model.d_model, len(tags))
         self.head.apply(model.initialise)
+        self.features = None
+        if n_features:
+            self.features = nn.EmbeddingBag(n_features + 1, len(tags), mode="sum", padding_idx=0)
+            nn.init.zeros_(self.features.weight)
         self.crf = CRF(len(tags), None if scheme is None else allowed_transitions(tags, scheme)) if crf else None
 
     def loss(self, batch: TaggedBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], None]:
@@ -69,7 +84,10 @@ class Tagging(Objective):
             hidden = self.model(batch.input_ids, batch.lengths, batch.predicates)
         inside = torch.arange(batch.words.shape[1], device=hidden.device) < batch.n_words[:, None]
         states = hidden.take_along_dim(batch.words[:, :, None], dim=1)[inside]  # (N, D)
-        return inside, self.head(self.dropout(states)).float()
+        logits = self.head(self.dropout(states)).float()
+        if self.features is not None and batch.features is not None:
+            logits = logits + self.features(batch.features[inside])  # (N, F) to (N, K)
+        return inside, logits
 
 
 def _spread(values: Tensor, inside: Tensor) -> Tensor:

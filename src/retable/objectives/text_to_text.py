@@ -3,7 +3,7 @@
 Shapes: B batch, T inputs, U targets, N predicted tokens, D d_model, V vocabulary.
 """
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +24,7 @@ class TextToText(Writing):
     T5 1.0.
     """
 
-    start_id: ClassVar[int] = START
+    start_id: int = START
 
     def __init__(self, model: EncoderDecoder, vocab_size: PositiveInt, tie: bool):
         super().__init__()

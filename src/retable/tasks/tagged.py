@@ -1,21 +1,23 @@
 """Tagging: predict a tag for each word of a sentence. Data: files with columns, CoNLL-U files, or a labelled text."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import pandas as pd
+import torch
+from torch import Tensor
 
 from retable.core.errors import UsageError, require_file
-from retable.core.settings import NonNegativeInt
+from retable.core.settings import NonNegativeInt, PositiveInt
 from retable.corpora.columns import TaggedSentence, read_tagged
 from retable.corpora.overlap import Answered
 from retable.corpora.text import SPLITS
 from retable.data import templates
-from retable.data.bucketed import Encoded, at_once
+from retable.data.bucketed import Bucketed, Encoded, at_once
 from retable.data.tagged import TaggedExample, encoded
 from retable.metrics.roles import role_counts
 from retable.metrics.spans import SHARES, Scheme, convert, span_counts
@@ -149,6 +151,11 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
         roles: whether the tags are the semantic roles of a predicate. With roles, the source contains one copy of a
             sentence for each predicate, and all copies form one unit of evaluation.
         convention: rewrites a word that has no vector; the rewritten word is then looked up.
+        features: function that returns the features of each word of a sentence. A feature is connected directly to the
+            tags. None: no features.
+        cutoff: least number of words with a feature in training; rarer features are not used.
+        batch_unit: unit of `batch_size`, which is the number of sentences, or the largest number of words.
+        reduction: whether the loss of a batch is the mean or the sum over its words.
     """
 
     kind = "tagging"
@@ -164,9 +171,15 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
         scheme: Scheme | None = None,
         roles: bool = False,
         convention: Callable[[str], str] | None = None,
+        features: Callable[[Sequence[str]], Iterable[list[str]]] | None = None,
+        cutoff: PositiveInt = 1,
+        batch_unit: Literal["sentences", "words"] = "sentences",
+        reduction: Literal["mean", "sum"] = "mean",
     ):
         self.inputs, self.convention, self.selects = sentences.inputs, convention, "f1" if scheme else "accuracy"
         self._source, self._scheme, self._roles = sentences, scheme, roles
+        self._features, self._cutoff = features, cutoff
+        self._in_words, self._summed = batch_unit == "words", reduction == "sum"
 
     @property
     def splits(self) -> Sequence[str]:  # type: ignore[override]
@@ -227,11 +240,34 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
         counts = Counter(tag for each in self._sentences["train"] for tag in each.tags)
         return max(self.tags, key=counts.__getitem__)
 
+    @cached_property
+    def features(self) -> list[str]:
+        """Return the features of at least `cutoff` words of the training split, in the order of the text."""
+        if self._features is None:
+            return []
+        sentences = self._sentences["train"]
+        counts = Counter(name for each in sentences for row in self._features(each.words) for name in row)
+        return [name for name, count in counts.items() if count >= self._cutoff]
+
+    @cached_property
+    def _feature_ids(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self.features, 1)}
+
+    def _features_of(self, words: Sequence[str]) -> Tensor | None:
+        """Return the ids of each word's features, (W, F), in which 0 is padding or a feature that is not used."""
+        if self._features is None:
+            return None
+        rows = [[self._feature_ids.get(name, 0) for name in row] for row in self._features(words)]
+        width = max(map(len, rows))
+        return torch.tensor([row + [0] * (width - len(row)) for row in rows])
+
     def learnt(self) -> dict[str, Any]:
-        return {"tags": self.tags, "commonest": self._commonest}
+        learnt = {"tags": self.tags, "commonest": self._commonest}
+        return learnt if self._features is None else {**learnt, "features": self.features}
 
     def recall(self, learnt: Mapping[str, Any]) -> None:
         self.tags, self._commonest = learnt["tags"], learnt["commonest"]
+        self.features = learnt.get("features", [])
 
     def labelled(self, examples: Sequence[TaggedSentence]) -> tuple[list[list[str]], list[list[str]]]:
         return [each.words for each in examples], [each.tags for each in examples]
@@ -241,21 +277,20 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
     ) -> Tagging | AtOnce:
         if isinstance(model, Estimated):  # `convert` repairs predicted span tags that have an I after an O
             return AtOnce(model, lambda tags: self._ids(convert(tags, self._scheme) if self._scheme else tags))
-        return Tagging(model, self.tags, dropout, crf, self._scheme if crf else None)
+        return Tagging(model, self.tags, dropout, crf, self._scheme if crf else None, len(self.features))
 
     def encode(self, model: Model, text: Text, examples: Sequence[TaggedSentence]) -> Encoded:
         if isinstance(model, Estimated):
             return at_once([each.words for each in examples])
         if isinstance(text, Tokenizer):
             return self._encode_tokens(model, text, examples)
-        return encoded(
-            [
-                TaggedExample(
-                    text.sentence(each.words), range(1, len(each.words) + 1), self._ids(each.tags), each.predicate
-                )
-                for each in examples
-            ]
-        )
+        rows = []
+        for each in examples:
+            places, features = range(1, len(each.words) + 1), self._features_of(each.words)
+            rows.append(
+                TaggedExample(text.sentence(each.words), places, self._ids(each.tags), each.predicate, features)
+            )
+        return encoded(rows, summed=self._summed)
 
     def _encode_tokens(self, model: Model, tokenizer: Tokenizer, examples: Sequence[TaggedSentence]) -> Encoded:
         start, end = ends_of_sequences(model, tokenizer)
@@ -270,9 +305,14 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
             words = [1 + place for place in tells if not is_cut or 1 + place < len(input_ids) - 1]
             # If even the first word does not fit, its tag is predicted from the end mark.
             words = words or [len(input_ids) - 1]
-            rows.append(TaggedExample(input_ids, words, self._ids(each.tags[: len(words)])))
+            n_words = len(words)
+            features = self._features_of(each.words[:n_words])
+            rows.append(TaggedExample(input_ids, words, self._ids(each.tags[:n_words]), features=features))
             truncated += is_cut
-        return encoded(rows, truncated)
+        return encoded(rows, truncated, self._summed)
+
+    def batches(self, encoded: Encoded, batch_size: int, seed: int) -> Bucketed:
+        return Bucketed(encoded, batch_size, seed, self._in_words)
 
     def _ids(self, tags: Sequence[str]) -> list[int]:
         """Return the ids of tags. A tag that is not in the training split gets id 0, because it cannot be predicted."""
@@ -327,7 +367,8 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
         return convert(tags, "IOB2") if self._scheme else tags
 
     def facts(self, examples: Mapping[str, Sequence[TaggedSentence]]) -> dict[str, Any]:
-        return {"tags": len(self.tags)}
+        facts = {"tags": len(self.tags)}
+        return facts if self._features is None else {**facts, "features": len(self.features)}
 
     def named(self, examples: Sequence[TaggedSentence], predictions: Sequence[Sequence[int]]) -> list[list[str]]:
         """Convert predicted tag indices to tags; a word without a prediction gets the most frequent training tag.

@@ -1,7 +1,7 @@
 """Translation of sentences: data, decoding, and evaluation by BLEU and chrF."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -11,14 +11,18 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from retable.core.artifacts import require
+from retable.core.errors import UsageError
 from retable.core.settings import NonNegativeInt, PositiveInt
 from retable.corpora.overlap import Answered
 from retable.corpora.pairs import pair_splits, read_pairs
-from retable.data.bucketed import Encoded
-from retable.data.pairs import BucketedPairs, Sequences, encode_lines, longest_side, pad
+from retable.corpora.spacy_words import spacy_words
+from retable.data.batches import Batches
+from retable.data.bucketed import Bucketed, Encoded, count_weight
+from retable.data.pairs import BucketedPairs, Sequences, encode_lines, longest_side, pad, pairs_by_length
 from retable.evaluation import translation
 from retable.generation.strategy import Strategy
 from retable.metrics.translation import METRICS, STATISTICS, signatures, translation_counts
+from retable.metrics.units import share
 from retable.models.base import EncoderDecoder, Model
 from retable.objectives.base import Objective
 from retable.objectives.translation import Translation, require_writer
@@ -37,12 +41,13 @@ class Pair(NamedTuple):
 class Pairs(Encoded):
     """Encoded pairs of sentences, and the tokenizer that decodes predictions.
 
-    Sources and targets end with the end mark.
+    Sources and targets end with the end mark. `batches` has the indices of each batch for which losses are measured.
     """
 
     sources: Sequences
     targets: Sequences
     tokenizer: Tokenizer
+    batches: Sequence[np.ndarray]
 
 
 class Translated(NamedTuple):
@@ -51,6 +56,8 @@ class Translated(NamedTuple):
     text: str
     words: tuple[list[str], list[str]]  # tokens of the source and of the translation, with the end mark
     alignment: NDArray[np.float32]  # (U, S): attention of each target token to each source token; empty if not saved
+    nats: float | None = None  # −log p(target | source), if it is measured
+    target_tokens: int = 0  # number of tokens of the target, with the end mark
 
 
 class TranslationTask(Task[Pair, Translated]):
@@ -63,18 +70,39 @@ class TranslationTask(Task[Pair, Translated]):
         strategy: name of the decoding strategy, which is written to the cell's record.
         max_tokens: largest number of tokens per batch when the validation loss is measured.
         alignments: number of test sentences whose attention weights are saved, if the model has attention.
+        sentences: number of sentences per batch, in training and when losses are measured; by default, `max_tokens` and
+            the training's batch size limit the number of tokens instead.
+        by_length: whether the sentences of a batch have similar lengths. Otherwise, training batches are random, and
+            losses are measured on batches in the order of the file. This only matters if the model reads padding.
+        start: the token with which each source and the decoder's inputs begin; by default, sources have no start mark,
+            and the decoder's inputs begin with the end mark.
+        loss: whether to measure the loss of test sets, in nats per target token.
+        words: language by whose spaCy tokenizer translations are split again before they are scored.
     """
 
     kind = "translation"
-    statistics: ClassVar = STATISTICS
-    metrics = METRICS
-    selects = None  # on the validation split, only the loss is measured
+    statistics: ClassVar = STATISTICS | {"loss": (["nats", "target_tokens"], share)}
+    best: ClassVar = {"loss": "lowest"}
+    metrics = (*METRICS, "loss")
+    selects = "loss"  # on the validation split, only the loss is measured
 
     def __init__(
-        self, folder: str, decoding: Strategy, strategy: str, max_tokens: PositiveInt, alignments: NonNegativeInt
+        self,
+        folder: str,
+        decoding: Strategy,
+        strategy: str,
+        max_tokens: PositiveInt,
+        alignments: NonNegativeInt,
+        sentences: PositiveInt | None = None,
+        by_length: bool = True,
+        start: str | None = None,
+        loss: bool = False,
+        words: str | None = None,
     ):
         self._folder, self._decoding, self._strategy = Path(folder), decoding, strategy
         self._max_tokens, self._alignments = max_tokens, alignments
+        self._sentences, self._by_length = sentences, by_length
+        self._start, self._loss, self._words = start, loss, words
 
     @cached_property
     def splits(self) -> Sequence[str]:  # type: ignore[override]
@@ -102,16 +130,42 @@ class TranslationTask(Task[Pair, Translated]):
 
     def objective(self, model: Model, text: Text, **head: Any) -> Translation:
         assert isinstance(text, Tokenizer) and isinstance(model, EncoderDecoder)
-        return Translation(model, text.vocab_size, **head)
+        return Translation(model, text.vocab_size, start_id=self._start_id(text), **head)
+
+    def _start_id(self, tokenizer: Tokenizer) -> int | None:
+        if self._start is None:
+            return None
+        if self._start not in tokenizer.words:
+            raise UsageError(
+                f"task.start={self._start} is not a token; add it to the tokenizer with tokenizer.train.first"
+            )
+        return tokenizer.words.index(self._start)
 
     def encode(self, model: Model, text: Text, examples: Sequence[Pair]) -> Pairs:
         assert isinstance(text, Tokenizer)
-        sources, targets = (encode_lines(text, side) for side in zip(*examples, strict=True))
-        lengths, pad_some = longest_side(sources, targets), partial(pad, sources, targets)
-        return Pairs(lengths=lengths, pad=pad_some, sources=sources, targets=targets, tokenizer=text)
+        of_sources, of_targets = zip(*examples, strict=True)
+        begun = [] if (start := self._start_id(text.source)) is None else [start]
+        sources = [[*begun, *ids] for ids in encode_lines(text.source, of_sources)]
+        targets = encode_lines(text, of_targets)
+        return Pairs(
+            lengths=longest_side(sources, targets),
+            pad=partial(pad, sources, targets, start=self._start_id(text)),
+            weigh=partial(count_weight, np.array([len(target) for target in targets])),
+            sources=sources,
+            targets=targets,
+            tokenizer=text,
+            batches=self._batches(sources, targets),
+        )
 
-    def batches(self, encoded: Encoded, batch_size: int, seed: int) -> BucketedPairs:
-        """Return training batches of at most `batch_size` tokens.
+    def _batches(self, sources: Sequences, targets: Sequences) -> list[np.ndarray]:
+        if self._sentences is None:
+            return pairs_by_length(sources, targets, self._max_tokens)
+        lengths = longest_side(sources, targets)
+        order = np.argsort(lengths, kind="stable") if self._by_length else np.arange(len(lengths))
+        return [order[first : first + self._sentences] for first in range(0, len(order), self._sentences)]
+
+    def batches(self, encoded: Encoded, batch_size: int, seed: int) -> Batches:
+        """Return training batches of at most `batch_size` tokens, or of `sentences` sentences.
 
         Args:
             batch_size: largest number of tokens, including padding, in all sources of a batch together, and also in all
@@ -119,6 +173,9 @@ class TranslationTask(Task[Pair, Translated]):
             seed: seed of the random order.
         """
         assert isinstance(encoded, Pairs)
+        if self._sentences is not None:
+            lengths = encoded.lengths if self._by_length else np.zeros_like(encoded.lengths)
+            return Bucketed(replace(encoded, lengths=lengths), self._sentences, seed)
         return BucketedPairs(encoded.sources, encoded.targets, batch_size, seed)
 
     def predict(self, objective: Objective, encoded: Encoded) -> list[Translated]:
@@ -126,6 +183,9 @@ class TranslationTask(Task[Pair, Translated]):
         tokenizer, sources = encoded.tokenizer, encoded.sources
         translations = translation.translate(objective, sources, self._decoding, tokenizer.boundary)
         texts = [" ".join(line.split()) for line in tokenizer.decode_batch(translations)]
+        nats = [None] * len(texts)
+        if self._loss:
+            nats = translation.nats_of_pairs(objective, encoded.batches, encoded.pad).tolist()
         predictions = []
         for place, (source, ids, text) in enumerate(zip(sources, translations, texts, strict=True)):
             ended = [*ids, source[-1]]
@@ -133,15 +193,23 @@ class TranslationTask(Task[Pair, Translated]):
             predictions.append(
                 Translated(
                     text,
-                    (_words(tokenizer, source), _words(tokenizer, ended)) if shown else ([], []),
+                    (_words(tokenizer.source, source), _words(tokenizer, ended)) if shown else ([], []),
                     translation.align(objective, source, ended) if shown else np.empty((0, 0), np.float32),
+                    nats[place],
+                    len(encoded.targets[place]),
                 )
             )
         return predictions
 
     def units(self, examples: Sequence[Pair], predictions: Sequence[Translated]) -> pd.DataFrame:
-        counts = translation_counts([each.text for each in predictions], [each.target for each in examples])
-        return pd.DataFrame({"unit": range(len(examples)), **counts})
+        split = spacy_words(self._words) if self._words else str.split
+        texts = [" ".join(split(each.text)) for each in predictions]
+        counts = translation_counts(texts, [each.target for each in examples])
+        units = pd.DataFrame({"unit": range(len(examples)), **counts})
+        if self._loss:
+            units["nats"] = [each.nats for each in predictions]
+            units["target_tokens"] = [each.target_tokens for each in predictions]
+        return units
 
     @classmethod
     def text(cls, units: pd.DataFrame) -> tuple:
@@ -154,7 +222,7 @@ class TranslationTask(Task[Pair, Translated]):
         Translations are not decoded for the learning curve, because decoding would take longer than training.
         """
         assert isinstance(encoded, Pairs)
-        return translation.NatsPerToken(encoded.sources, encoded.targets, self._max_tokens)
+        return translation.NatsPerToken(encoded.batches, encoded.pad)
 
     def write(self, folder: Path, split: str, examples: Sequence[Pair], predictions: Sequence[Translated]) -> list[str]:
         """Write the predicted translations to a file, one per line.
@@ -170,9 +238,9 @@ class TranslationTask(Task[Pair, Translated]):
         if split == "test" and aligned:
             rows = [
                 (sentence, u, target, s, source, round(float(weight), 4))
-                for sentence, (_, (sources, targets), alignment) in enumerate(aligned)
-                for u, (target, weights) in enumerate(zip(targets, alignment, strict=True))
-                for s, (source, weight) in enumerate(zip(sources, weights, strict=True))
+                for sentence, each in enumerate(aligned)
+                for u, (target, weights) in enumerate(zip(each.words[1], each.alignment, strict=True))
+                for s, (source, weight) in enumerate(zip(each.words[0], weights, strict=True))
             ]
             columns = ["sentence", "target_place", "target", "source_place", "source", "weight"]
             pd.DataFrame(rows, columns=columns).to_csv(folder / "alignments.csv", index=False)

@@ -19,6 +19,7 @@ from retable.core.errors import TextError, UsageError
 END_OF_LINE = "<eos>"
 END_OF_TEXT = "<|endoftext|>"
 UNKNOWN = "<unk>"
+SOURCE = ".source.json"  # suffix of the file with the tokenizer of the sources, see `Tokenizer`
 LONGEST = 1000  # maximum number of characters of a word or a run of white space in training text, see `to_learn_from`
 LEARN_FROM = 100_000_000  # number of characters to learn pieces from; a trainer needs 1 kB of memory per different word
 _LONG = re.compile(rf"\S{{{LONGEST + 1}}}|\s{{{LONGEST + 1}}}")
@@ -68,15 +69,19 @@ class Tokenizer:
 
     A special token's name in a text is encoded as ordinary text. If the model cannot encode the name as ordinary text,
     an error is raised. For example, a word tokenizer raises an error for texts that contain `<eos>`.
+
+    For translation with separate vocabularies, `source` is the tokenizer of the sources, and the other attributes and
+    methods belong to the targets. Without separate vocabularies, `source` is this tokenizer. The tokenizer of the
+    sources is saved next to the tokenizer of the targets, as `tokenizer.source.json`.
     """
 
-    def __init__(self, tokenizer: HuggingFaceTokenizer):
-        self._tokenizer = tokenizer
+    def __init__(self, tokenizer: HuggingFaceTokenizer, source: "Tokenizer | None" = None):
+        self._tokenizer, self._source = tokenizer, source
         tokenizer.encode_special_tokens = True  # encodes special tokens' names as text; not saved in the file
         self.vocab_size: int = tokenizer.get_vocab_size()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._tokenizer,)
+        return type(self), (self._tokenizer, self._source)
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
@@ -84,18 +89,36 @@ class Tokenizer:
 
         Raises: UsageError: the file is missing or damaged.
         """
+        source = cls.load(of_sources) if (of_sources := path.with_suffix(SOURCE)).exists() else None
         try:
-            return cls(HuggingFaceTokenizer.from_file(str(path)))
+            return cls(HuggingFaceTokenizer.from_file(str(path)), source)
         except Exception as error:  # the library raises bare Exception for every fault
             raise UsageError(f"{path} is not a readable tokenizer.json: {error}") from None
 
     def save(self, path: Path) -> None:
         self._tokenizer.save(str(path))
+        if self._source is not None:
+            self._source.save(path.with_suffix(SOURCE))
+
+    def with_source(self, source: "Tokenizer") -> "Tokenizer":
+        """Return this tokenizer with `source` as the tokenizer of the sources."""
+        return Tokenizer(self._tokenizer, source)
+
+    @property
+    def source(self) -> "Tokenizer":
+        """Return the tokenizer of the sources, or this tokenizer if sources and targets share a vocabulary."""
+        return self if self._source is None else self._source
+
+    @property
+    def source_vocab_size(self) -> int | None:
+        """Return the size of the sources' vocabulary, or None if sources and targets share a vocabulary."""
+        return None if self._source is None else self._source.vocab_size
 
     @property
     def digest(self) -> str:
-        """Return the sha256 of `tokenizer.json`."""
-        return hashlib.sha256(self._tokenizer.to_str(pretty=True).encode()).hexdigest()
+        """Return the sha256 of `tokenizer.json`, followed by the digest of the sources' tokenizer if it is separate."""
+        separate = "" if self._source is None else self._source.digest
+        return hashlib.sha256((self._tokenizer.to_str(pretty=True) + separate).encode()).hexdigest()
 
     @property
     def dtype(self) -> np.dtype:

@@ -4,11 +4,14 @@ System A2 of docs/systems.yaml.
 """
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
 
 from tokenizers import Regex, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from retable.core.settings import PositiveInt
+from retable.corpora.text import read_lines
 from retable.tokenizers.counts import frequent
 from retable.tokenizers.tokenizer import END_OF_LINE, UNKNOWN, Tokenizer
 
@@ -26,6 +29,7 @@ def train(
     vocabulary: Iterable[str] = (),
     marks: Sequence[str] = (),
     english: bool = False,
+    first: Sequence[str] = (),
 ) -> Tokenizer:
     """Build a word tokenizer, with words sorted by falling frequency, and equally frequent words in alphabetical order.
 
@@ -36,6 +40,7 @@ def train(
             ids, so the word ids do not change.
         english: whether to lower-case the text, and to split off the parts that `APART` matches. Set `english` to True
             for English text that is not tokenized, or only partly tokenized.
+        first: tokens whose ids come before all other ids, such as <pad> with id 0.
     """
     folded, splitter = normalizers.Lowercase(), pre_tokenizers.WhitespaceSplit()
     if english:
@@ -45,12 +50,25 @@ def train(
     parts = (_words(folded.normalize_str(line), splitter) if english else line.split() for line in lines)
     counts = closed | frequent(parts, min_count, closed)
     words = sorted(counts, key=lambda word: (-counts[word], word))
-    tokenizer = _tokenizer(dict.fromkeys([UNKNOWN, END_OF_LINE, *words]))
+    tokenizer = _tokenizer(dict.fromkeys([*first, UNKNOWN, END_OF_LINE, *words]))
     if english:
         tokenizer.normalizer = normalizers.Sequence([folded, tokenizer.normalizer])
         tokenizer.pre_tokenizer = splitter
     tokenizer.add_special_tokens(list(marks))
     return Tokenizer(tokenizer)
+
+
+def train_separate(lines: Iterable[str], source: str, vocabulary: Iterable[str] = (), **settings: Any) -> Tokenizer:
+    """Build a tokenizer with separate vocabularies of sources and targets, for translation.
+
+    Args:
+        lines: the targets.
+        source: the file of the sources.
+        vocabulary: words of a closed vocabulary of the targets.
+        settings: settings of `train`, for both vocabularies.
+    """
+    sources = train(read_lines(Path(source)), **settings)
+    return train(lines, vocabulary=vocabulary, **settings).with_source(sources)
 
 
 def train_uncased(lines: Iterable[str], vocabulary: Iterable[str] = (), cleaned: bool = False) -> Tokenizer:
