@@ -34,7 +34,7 @@ def test_help(stage, bare_project):
 
 
 @pytest.mark.parametrize(("typed", "choices"), [
-    ("mod", ["model=", "model."]), ("model=ls", ["model=lstm"]),
+    ("mod", ["model=", "model."]), ("model=ls", ["model=lstm", "model=lstm_tagger"]),
     ("tokenizer=wordpiece_uncased", ["tokenizer=wordpiece_uncased", "tokenizer=wordpiece_uncased_30k"]),
     ("rec", ["recipe=", "recompute="]),
     ("recipe=transformer/gpt_sh", [f"recipe=transformer/gpt_shakespeare{end}" for end in ("", "_gpu")]),

@@ -38,12 +38,12 @@ FAMILIES = {
     "combination": ("#333333", r"\+ (?!ELMo|attention)|mixture|interpolat|ensemble|average of"),
     "word vectors": (COLOURS[6], r"^(skip-?gram|cbow|glove|fasttext|word2vec)"),
     "encoder–decoder": (COLOURS[3], r"t5|bart|prefix (lm|language)|encoder[–-]decoder|s2s|translation|summar"),
-    "Transformer encoder": (COLOURS[5], r"bert|electra|vision transformer|\bvit\b"),
+    "Transformer encoder": (COLOURS[5], r"(?<!collo)bert|electra|vision transformer|\bvit\b"),
     "Transformer decoder": (COLOURS[0], r"gpt|transformer|self-attentive"),
     "recurrent": (COLOURS[2], r"lstm|rnn|gru\b|elman|elmo|recurrent|bidaf|span ranker|(?<!window )tagger|labeller"),
     "feed-forward": (
         COLOURS[4],
-        r"feed|window|neural \d|log-bilinear|convolution|\bg?cnn|bag of words|mean of|averaging|lenet",
+        r"feed|window|neural \d|log-bilinear|conv(olution|-)|\bg?cnn|bag of words|mean of|averaging|lenet",
     ),
     "n-grams": (COLOURS[1], r"gram\b|\bkn\d|witten|unigram|sparse non-negative|cache"),
 }
