@@ -233,5 +233,7 @@ def test_pairs_of_equal_length_stay_in_the_order_that_is_drawn():
 
 
 def test_too_long_a_sentence():
-    with pytest.raises(UsageError, match=r"a sentence of 40 tokens does not fit into a batch of 39; raise"):
+    with pytest.raises(
+        UsageError, match=r"40 tokens .* batch of task\.max_tokens=39; write task\.max_tokens=40 or more"
+    ):
         batches_of(limit=39)

@@ -183,6 +183,7 @@ def test_translations_of_ones_own_with_a_picture_of_what_was_looked_at(writers, 
     for name in (RNN, "writing_transformer"):
         system = retable.load(f"from_scratch/grammar_pairs_tiny/{name}-1")
         expected = system.translate(sources)
+        assert system.translate([]) == [] and system.attend([]) == []
         assert command("translate", f"{name}-1", *sources).splitlines() == expected
         printed = command("translate", f"{name}-1", *sources, "--attention", str(tmp_path / f"{name}.svg"))
         assert printed.splitlines() == expected

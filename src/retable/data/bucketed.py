@@ -77,8 +77,10 @@ class Bucketed:
     def __init__(self, encoded: Encoded, batch_size: int, seed: int, in_tokens: bool = False):
         self._encoded = encoded
         self._trainable = np.arange(len(encoded.lengths)) if encoded.trainable is None else encoded.trainable
-        kind = TokenBuckets if in_tokens else Buckets
-        self._buckets = kind(encoded.lengths[self._trainable], batch_size, seed)
+        lengths = encoded.lengths[self._trainable]
+        self._buckets = (
+            TokenBuckets(lengths, batch_size, seed, "batch_size") if in_tokens else Buckets(lengths, batch_size, seed)
+        )
         self.steps_per_epoch = self._buckets.steps_per_epoch
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> Any:

@@ -66,12 +66,18 @@ class TokenBuckets(Buckets):
         lengths: lengths of the examples, (N,), in tokens.
         max_tokens: largest number of tokens per batch.
         seed: seed of the random orders.
+        setting: name of the setting with the value `max_tokens`, for the error message.
 
     Raises: UsageError: an example is longer than `max_tokens`.
     """
 
-    def __init__(self, lengths: np.ndarray, max_tokens: int, seed: int):
+    def __init__(self, lengths: np.ndarray, max_tokens: int, seed: int, setting: str):
         super().__init__(lengths, max_tokens, seed)
+        if lengths.max() > max_tokens:
+            raise UsageError(
+                f"a sentence of {lengths.max()} tokens does not fit into a batch of {setting}={max_tokens}; "
+                f"write {setting}={lengths.max()} or more"
+            )
         # The batch sizes depend only on the sorted lengths, so they are the same in every epoch.
         self._sizes = list(pairwise(cut(np.sort(lengths), max_tokens)))
         self.steps_per_epoch = len(self._sizes)
@@ -93,8 +99,7 @@ def cut(lengths: np.ndarray, max_tokens: int) -> list[int]:
     """
     if lengths[-1] > max_tokens:
         raise UsageError(
-            f"a sentence of {lengths[-1]} tokens does not fit into a batch of {max_tokens}; raise batches.max_tokens, "
-            "or a tagger's batch_size"
+            f"a sentence of {lengths[-1]} tokens does not fit into a batch of {max_tokens}; write a larger limit"
         )
     cuts = [0]
     for place, length in enumerate(lengths.tolist()):

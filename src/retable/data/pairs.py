@@ -39,7 +39,7 @@ class BucketedPairs:
 
     def __init__(self, sources: Sequences, targets: Sequences, max_tokens: int, seed: int):
         self._sources, self._targets = sources, targets
-        self._buckets = TokenBuckets(longest_side(sources, targets), max_tokens, seed)
+        self._buckets = TokenBuckets(longest_side(sources, targets), max_tokens, seed, "task.max_tokens")
         self.steps_per_epoch = self._buckets.steps_per_epoch
         self.tokens_per_step = sum(map(len, targets)) / self.steps_per_epoch
 
@@ -58,8 +58,12 @@ class BucketedPairs:
 
 
 def pairs_by_length(sources: Sequences, targets: Sequences, max_tokens: int) -> list[np.ndarray]:
-    """Group all pairs into batches for evaluation, the shortest pairs first; return the pairs' indices by batch."""
+    """Group all pairs into batches for evaluation, the shortest pairs first; return the pairs' indices by batch.
+
+    If a pair is longer than `max_tokens`, the limit is the length of the longest pair.
+    """
     longest = longest_side(sources, targets)
+    max_tokens = max(max_tokens, int(longest.max()))
     order = np.argsort(longest, kind="stable")
     return [order[start:stop] for start, stop in pairwise(cut(longest[order], max_tokens))]
 

@@ -340,9 +340,11 @@ class Translator(TaskSystem):
 
         Raises: UsageError: the model has no attention to its source.
         """
+        if not (pairs := [Pair(" ".join(text.split()), "") for text in listed(texts)]):
+            return []
         tokenizer, end = self.tokenizer, self.tokenizer.boundary
         strategy = settings.build(self.config["task"]["decoding"], "task.decoding", Strategy)
-        sources = self._encoded([Pair(" ".join(text.split()), "") for text in listed(texts)]).sources
+        sources = self._encoded(pairs).sources
         results = []
         for source, ids in zip(sources, translate(self._module, sources, strategy, end), strict=True):
             weights = attention_to_source(self._module, source, [*ids, end])

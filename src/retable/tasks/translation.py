@@ -41,13 +41,12 @@ class Pair(NamedTuple):
 class Pairs(Encoded):
     """Encoded pairs of sentences, and the tokenizer that decodes predictions.
 
-    Sources and targets end with the end mark. `batches` has the indices of each batch for which losses are measured.
+    Sources and targets end with the end mark.
     """
 
     sources: Sequences
     targets: Sequences
     tokenizer: Tokenizer
-    batches: Sequence[np.ndarray]
 
 
 class Translated(NamedTuple):
@@ -143,10 +142,9 @@ class TranslationTask(Task[Pair, Translated]):
 
     def encode(self, model: Model, text: Text, examples: Sequence[Pair]) -> Pairs:
         assert isinstance(text, Tokenizer)
-        of_sources, of_targets = zip(*examples, strict=True)
-        begun = [] if (start := self._start_id(text.source)) is None else [start]
-        sources = [[*begun, *ids] for ids in encode_lines(text.source, of_sources)]
-        targets = encode_lines(text, of_targets)
+        begun = [] if (of_source := self._start_id(text.source)) is None else [of_source]
+        sources = [[*begun, *ids] for ids in encode_lines(text.source, [each.source for each in examples])]
+        targets = encode_lines(text, [each.target for each in examples])
         return Pairs(
             lengths=longest_side(sources, targets),
             pad=partial(pad, sources, targets, start=self._start_id(text)),
@@ -154,13 +152,13 @@ class TranslationTask(Task[Pair, Translated]):
             sources=sources,
             targets=targets,
             tokenizer=text,
-            batches=self._batches(sources, targets),
         )
 
-    def _batches(self, sources: Sequences, targets: Sequences) -> list[np.ndarray]:
+    def _measured_batches(self, encoded: Pairs) -> list[np.ndarray]:
+        """Return the indices of the pairs of each batch for which losses are measured."""
         if self._sentences is None:
-            return pairs_by_length(sources, targets, self._max_tokens)
-        lengths = longest_side(sources, targets)
+            return pairs_by_length(encoded.sources, encoded.targets, self._max_tokens)
+        lengths = encoded.lengths
         order = np.argsort(lengths, kind="stable") if self._by_length else np.arange(len(lengths))
         return [order[first : first + self._sentences] for first in range(0, len(order), self._sentences)]
 
@@ -181,11 +179,13 @@ class TranslationTask(Task[Pair, Translated]):
     def predict(self, objective: Objective, encoded: Encoded) -> list[Translated]:
         assert isinstance(objective, Translation) and isinstance(encoded, Pairs)
         tokenizer, sources = encoded.tokenizer, encoded.sources
+        if not sources:
+            return []
         translations = translation.translate(objective, sources, self._decoding, tokenizer.boundary)
         texts = [" ".join(line.split()) for line in tokenizer.decode_batch(translations)]
         nats = [None] * len(texts)
         if self._loss:
-            nats = translation.nats_of_pairs(objective, encoded.batches, encoded.pad).tolist()
+            nats = translation.nats_of_pairs(objective, self._measured_batches(encoded), encoded.pad).tolist()
         predictions = []
         for place, (source, ids, text) in enumerate(zip(sources, translations, texts, strict=True)):
             ended = [*ids, source[-1]]
@@ -222,7 +222,7 @@ class TranslationTask(Task[Pair, Translated]):
         Translations are not decoded for the learning curve, because decoding would take longer than training.
         """
         assert isinstance(encoded, Pairs)
-        return translation.NatsPerToken(encoded.batches, encoded.pad)
+        return translation.NatsPerToken(self._measured_batches(encoded), encoded.pad)
 
     def write(self, folder: Path, split: str, examples: Sequence[Pair], predictions: Sequence[Translated]) -> list[str]:
         """Write the predicted translations to a file, one per line.

@@ -1,0 +1,53 @@
+"""Test translation with and without separate vocabularies, on models with random weights."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from retable.core.errors import UsageError
+from retable.generation.beam_search import BeamSearch
+from retable.inference.tasks import Translator
+from retable.models.context_encoder_decoder import ContextEncoderDecoder
+from retable.tasks.translation import Pair, TranslationTask
+from retable.tokenizers import word
+
+# The ids of <sos>, <unk> and <eos> differ between sources and targets.
+SOURCES = word.train(["a b c d"], first=["<pad>", "<sos>"])
+TEXT = word.train(["x y z"], first=["<pad>", "<other>", "<sos>"]).with_source(SOURCES)
+PAIRS = [Pair("a b", "x"), Pair("c", "y z x"), Pair("d d a b", "z")]
+DECODING = BeamSearch(num_beams=2, max_new_tokens=5)
+
+
+def task_of(**settings) -> TranslationTask:
+    return TranslationTask("none", DECODING, "beam", **{"max_tokens": 20, "alignments": 1, "start": "<sos>"} | settings)
+
+
+def objective_of(task: TranslationTask):
+    torch.manual_seed(0)
+    model = ContextEncoderDecoder(TEXT.vocab_size, 4, 4, 0.0, attention=True, source_vocab_size=TEXT.source_vocab_size)
+    objective = task.objective(model, TEXT, label_smoothing=0.0, tie=False, bias=True)
+    for parameter in objective.parameters():
+        torch.nn.init.normal_(parameter)
+    return objective.eval()
+
+
+@pytest.mark.parametrize("loss", [False, True])
+def test_a_text_longer_than_a_batch_is_translated_and_measured(loss):
+    task = task_of(max_tokens=4, loss=loss)
+    objective = objective_of(task)
+    encoded = task.encode(objective.model, TEXT, PAIRS)
+    predictions = task.predict(objective, encoded)
+    assert len(predictions) == 3 and all((each.nats is not None) == loss for each in predictions)
+    places = np.concatenate([*map(np.asarray, task.validation(PAIRS, encoded)._places)])
+    assert sorted(places.tolist()) == [0, 1, 2]
+    with pytest.raises(UsageError, match=r"6 tokens .* task\.max_tokens=4; write task\.max_tokens=6 or more$"):
+        task.batches(encoded, 4, seed=1)
+
+
+def test_no_texts_have_no_translations():
+    task = task_of(loss=True)
+    objective = objective_of(task)
+    assert task.predict(objective, task.encode(objective.model, TEXT, [])) == []
+    assert Translator.attend(SimpleNamespace(), []) == []
