@@ -192,3 +192,11 @@ def test_a_table_is_reproduced_by_its_shares_and_its_order():
         assert not reproduced.reproduced
     assert not verdicts.reproduction(table.assign(mean=-table["mean"])).reproduced
     assert verdicts.reproduction(table[:1]).reproduced  # one row has no order
+
+
+@pytest.mark.parametrize(("mean", "verdict"), [(3.4, "outside, better"), (3.55, "pass"), (3.8, "fail")])
+def test_the_lowest_loss_is_the_best(mean, verdict):
+    place = {"system": "gru", "corpus": "pairs", "task": "translation", "split": "test", "metric": "loss"}
+    frame = pd.DataFrame([{**dict.fromkeys(CELL, ""), **place, "mean": mean, "n": 3, "ci_low": 3.0, "ci_high": 4.0}])
+    references = pd.DataFrame([reference(**place, value=3.6, tolerance=0.1)])
+    assert judged(frame, with_tolerances(references))["verdict"].tolist() == [verdict]

@@ -52,6 +52,7 @@ OUTSIDE = (FAIL, BETTER, OPEN)
 SEEDS = 3  # With fewer seeds than this, the verdict on a number outside its tolerance is OPEN, not FAIL.
 DETERMINISTIC = "deterministic"  # The basis of results that do not depend on a seed.
 COLUMN = ("table", "corpus", "task", "split", "metric")  # Keys that identify a column of a published table.
+LOWEST = (*LIKELIHOODS, "loss")  # Metrics of which the lowest value is best.
 DIGITS = 9  # d is rounded to this many digits, so that 142.7 is within 141.2 ± 1.5 despite binary fractions.
 
 
@@ -137,7 +138,7 @@ def _row(record: Mapping[str, Any], ours: Mapping[tuple[str, ...], Mapping[str, 
         mean, n = other["value"] + ahead, min(n, int(other["n"])) or n
         shown = "" if isnan(ahead) else f": ours {ahead:+.2f}, published {published:+.2f} ± {allowed:.2f}"
         notes.append(f"judged by the difference between this row and {base}{shown}")
-    best: Best = "lowest" if record["metric"] in LIKELIHOODS else "highest"
+    best: Best = "lowest" if record["metric"] in LOWEST else "highest"
     row = Row(
         record["value"],
         allowed,
