@@ -42,7 +42,7 @@ REFUSED = [
     (f"pretrain {GPT} objective=prefix_lm ~objective.bias", "GPT", "prefix", "recipe=t5/prefix_lm",
      "objective=causal_lm"),
     (f"pretrain {TINY} recipe=encoders/bilstm", "BiLSTM", "causal_lm", "recipe=recurrent/lstm"),
-    (f"finetune {SENTIMENT} optimizer=adafactor", "adamw", "write optimizer._target_=retable.training.optimizers.adafactor"),
+    (f"finetune {SENTIMENT} optimizer=sgd", "adamw", "write optimizer._target_=retable.training.optimizers.sgd"),
     (f"finetune {SENTIMENT} schedule=constant", "warmup_cosine",
      "write schedule._target_=retable.training.schedules.constant"),
     (f"finetune {SENTIMENT} task.sentences=[text]", "'text'", "'sentence'", "train.tsv"),

@@ -130,3 +130,12 @@ def test_published_rows_are_called_as_their_recipes():
     for row in references[references["task"] == ""].itertuples():
         base = re.sub(f"({adapted})?(_bf16|_fp32)?(_kn5)?(_cache)?$", "", row.system) or row.system  # of a mixture
         assert (base in LANGUAGE_MODELS) != (row.not_run == "no recipe in Retable"), row.system
+
+
+def test_an_optimizer_for_pretraining_does_not_change_fine_tuning():
+    """Only optimizers with a file in conf/tuning replace AdamW, and no pretraining recipe chooses one of these."""
+    for name in ("lstm_small", "awd_lstm", "lstm"):
+        assert composed("finetune", name, "task=sentiment").optimizer._target_.endswith(".adamw")
+    for name, target in (("huang_bilstm_crf", "sgd"), ("dan_rand", "adagrad_l2")):
+        task = "conll2000_pos" if target == "sgd" else "sentiment"
+        assert composed("finetune", name, f"task={task}").optimizer._target_.endswith(f".{target}")
