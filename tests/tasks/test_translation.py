@@ -51,3 +51,13 @@ def test_no_texts_have_no_translations():
     objective = objective_of(task)
     assert task.predict(objective, task.encode(objective.model, TEXT, [])) == []
     assert Translator.attend(SimpleNamespace(), []) == []
+
+
+@pytest.mark.parametrize("sentences", [None, 2])
+def test_training_and_evaluation_begin_targets_with_the_same_token(sentences):
+    task = task_of(sentences=sentences)
+    encoded = task.encode(objective_of(task).model, TEXT, PAIRS)
+    start = TEXT.words.index("<sos>")
+    batches = task.batches(encoded, 3 if sentences else 20, seed=1)
+    assert batches.batch(0).target_ids[:, 0].tolist() == [start] * 3
+    assert encoded.pad(np.arange(3)).target_ids[:, 0].tolist() == [start] * 3

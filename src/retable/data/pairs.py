@@ -34,11 +34,14 @@ class BucketedPairs:
     A batch has as many pairs as fit into `max_tokens` tokens per side (source or target), including padding. Every
     sequence ends with the end mark. `batch(step)` is a pure function of (seed, step).
 
+    Args:
+        start: id of the start mark, the first input of the decoder; by default the end mark of the target.
+
     Raises: UsageError: a sequence is longer than `max_tokens`.
     """
 
-    def __init__(self, sources: Sequences, targets: Sequences, max_tokens: int, seed: int):
-        self._sources, self._targets = sources, targets
+    def __init__(self, sources: Sequences, targets: Sequences, max_tokens: int, seed: int, start: int | None = None):
+        self._sources, self._targets, self._start = sources, targets, start
         self._buckets = TokenBuckets(longest_side(sources, targets), max_tokens, seed, "task.max_tokens")
         self.steps_per_epoch = self._buckets.steps_per_epoch
         self.tokens_per_step = sum(map(len, targets)) / self.steps_per_epoch
@@ -53,7 +56,7 @@ class BucketedPairs:
         B = len(places)
         own = places[rank * B // world : (rank + 1) * B // world]
         labels, all_labels = (sum(len(self._targets[place]) for place in part) for part in (own, places))
-        padded = pad(self._sources, self._targets, own if len(own) else places[:1])
+        padded = pad(self._sources, self._targets, own if len(own) else places[:1], self._start)
         return padded._replace(weight=world * labels / all_labels)
 
 

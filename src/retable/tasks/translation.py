@@ -47,6 +47,7 @@ class Pairs(Encoded):
     sources: Sequences
     targets: Sequences
     tokenizer: Tokenizer
+    start: int | None  # id of the start mark of targets; None if the decoder's inputs begin with the end mark
 
 
 class Translated(NamedTuple):
@@ -144,14 +145,15 @@ class TranslationTask(Task[Pair, Translated]):
         assert isinstance(text, Tokenizer)
         begun = [] if (of_source := self._start_id(text.source)) is None else [of_source]
         sources = [[*begun, *ids] for ids in encode_lines(text.source, [each.source for each in examples])]
-        targets = encode_lines(text, [each.target for each in examples])
+        targets, start = encode_lines(text, [each.target for each in examples]), self._start_id(text)
         return Pairs(
             lengths=longest_side(sources, targets),
-            pad=partial(pad, sources, targets, start=self._start_id(text)),
+            pad=partial(pad, sources, targets, start=start),
             weigh=partial(count_weight, np.array([len(target) for target in targets])),
             sources=sources,
             targets=targets,
             tokenizer=text,
+            start=start,
         )
 
     def _measured_batches(self, encoded: Pairs) -> list[np.ndarray]:
@@ -174,7 +176,7 @@ class TranslationTask(Task[Pair, Translated]):
         if self._sentences is not None:
             lengths = encoded.lengths if self._by_length else np.zeros_like(encoded.lengths)
             return Bucketed(replace(encoded, lengths=lengths), self._sentences, seed)
-        return BucketedPairs(encoded.sources, encoded.targets, batch_size, seed)
+        return BucketedPairs(encoded.sources, encoded.targets, batch_size, seed, encoded.start)
 
     def predict(self, objective: Objective, encoded: Encoded) -> list[Translated]:
         assert isinstance(objective, Translation) and isinstance(encoded, Pairs)
