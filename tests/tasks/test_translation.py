@@ -10,6 +10,7 @@ from retable.core.errors import UsageError
 from retable.generation.beam_search import BeamSearch
 from retable.inference.tasks import Translator
 from retable.models.context_encoder_decoder import ContextEncoderDecoder
+from retable.models.convolutional_encoder_decoder import ConvolutionalEncoderDecoder
 from retable.tasks.translation import Pair, TranslationTask
 from retable.tokenizers import word
 
@@ -61,3 +62,13 @@ def test_training_and_evaluation_begin_targets_with_the_same_token(sentences):
     batches = task.batches(encoded, 3 if sentences else 20, seed=1)
     assert batches.batch(0).target_ids[:, 0].tolist() == [start] * 3
     assert encoded.pad(np.arange(3)).target_ids[:, 0].tolist() == [start] * 3
+
+
+def test_a_model_that_shares_its_embedding_is_refused_with_separate_vocabularies():
+    model = ConvolutionalEncoderDecoder(
+        TEXT.vocab_size, d_model=4, d_hidden=4, n_layers=1, kernel_size=3, max_length=9, dropout=0.0
+    )
+    with pytest.raises(
+        UsageError, match=r"^ConvolutionalEncoderDecoder has no separate embedding.*; write tokenizer=word"
+    ):
+        task_of().objective(model, TEXT, label_smoothing=0.0, tie=False, bias=True)

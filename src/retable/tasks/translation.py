@@ -130,6 +130,11 @@ class TranslationTask(Task[Pair, Translated]):
 
     def objective(self, model: Model, text: Text, **head: Any) -> Translation:
         assert isinstance(text, Tokenizer) and isinstance(model, EncoderDecoder)
+        if text.source_vocab_size is not None and getattr(model, "source_embedding", None) is None:
+            raise UsageError(
+                f"{type(model).__name__} has no separate embedding of sources, but the tokenizer has separate "
+                "vocabularies; write tokenizer=word, or recipe=translation/rnn_translation"
+            )
         return Translation(model, text.vocab_size, start_id=self._start_id(text), **head)
 
     def _start_id(self, tokenizer: Tokenizer) -> int | None:
