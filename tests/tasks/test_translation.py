@@ -9,6 +9,7 @@ import torch
 from retable.core.errors import UsageError
 from retable.generation.beam_search import BeamSearch
 from retable.inference.tasks import Translator
+from retable.inference.writing import TaskWriting, Writer
 from retable.models.context_encoder_decoder import ContextEncoderDecoder
 from retable.models.convolutional_encoder_decoder import ConvolutionalEncoderDecoder
 from retable.tasks.translation import Pair, TranslationTask
@@ -62,6 +63,19 @@ def test_training_and_evaluation_begin_targets_with_the_same_token(sentences):
     batches = task.batches(encoded, 3 if sentences else 20, seed=1)
     assert batches.batch(0).target_ids[:, 0].tolist() == [start] * 3
     assert encoded.pad(np.arange(3)).target_ids[:, 0].tolist() == [start] * 3
+
+
+def test_a_writer_reads_the_source_as_the_task_does():
+    task = task_of()
+    objective = objective_of(task)
+    encoded = task.encode(objective.model, TEXT, PAIRS)
+    writer = Writer(TaskWriting(objective), TEXT)
+    ids = writer.encode([pair.source for pair in PAIRS])
+    assert ids == [list(source) for source in encoded.sources]
+    assert [SOURCES.words[i] for i in ids[0]] == ["<sos>", "a", "b", "<eos>"] and writer.end == TEXT.boundary
+    written = [writer.read(begun, best.ids) for begun, (best, *_) in
+               zip(ids, DECODING(writer.model, ids, writer.end), strict=True)]  # fmt: skip
+    assert written == [each.text for each in task.predict(objective, encoded)]
 
 
 def test_a_model_that_shares_its_embedding_is_refused_with_separate_vocabularies():

@@ -13,6 +13,7 @@ from retable.inference.objective import load_objective
 from retable.inference.systems import read_config
 from retable.models.base import EncoderDecoder
 from retable.objectives.base import Objective, Writing
+from retable.objectives.translation import Translation
 from retable.tokenizers.tokenizer import Tokenizer
 
 
@@ -20,9 +21,11 @@ class Writer:
     """A system and its tokenizer, with the interface that `retable.generation` needs.
 
     A language model continues a prompt, which is placed after the boundary token. An encoder-decoder or a prefix LM
-    reads the prompt, followed by the token that ended inputs in training, and writes a separate text.
+    reads the prompt, followed by the token that ended inputs in training, and writes a separate text. A translator
+    reads the prompt with the tokenizer of the sources, as in training.
 
     model: the system for `retable.generation`.
+    reader: the tokenizer of prompts.
     continues_prompt: whether the written text continues the prompt.
     end: the id of the token that ends a generated text; None if `stop` is false.
 
@@ -33,9 +36,15 @@ class Writer:
         self._tokenizer, boundary = tokenizer, tokenizer.boundary
         objective = system.objective if isinstance(system, TrainedSystem) else None
         self.continues_prompt = not isinstance(objective, Writing)
+        self.reader = tokenizer if self.continues_prompt else tokenizer.source
+        self._before: list[int] = []  # the start mark of sources
         self.model: NextToken
         if not isinstance(objective, Writing):
             self.model, self._mark = next_token(system), boundary
+        elif isinstance(objective, Translation):
+            start = objective.start_id
+            self.model, self._mark = Conditioned(objective, boundary if start is None else start), boundary
+            self._before = [] if start is None else [self.reader.words.index(tokenizer.words[start])]
         elif objective.start_id is None:  # without a start token, the decoder's input begins with the boundary token
             self.model, self._mark = Conditioned(objective, boundary), boundary
         else:
@@ -51,8 +60,11 @@ class Writer:
 
         special_tokens: read names of special tokens in a prompt as special tokens and not as text.
         """
-        rows = self._tokenizer.encode_batch(list(prompts), special=special_tokens)
-        return [[self._mark, *row] if self.continues_prompt else [*row, self._mark] for row in rows]
+        rows = self.reader.encode_batch(list(prompts), special=special_tokens)
+        if self.continues_prompt:
+            return [[self._mark, *row] for row in rows]
+        end = self._mark if self.reader is self._tokenizer else self.reader.boundary
+        return [[*self._before, *row, end] for row in rows]
 
     def read(self, prompt: Sequence[int], written: Sequence[int]) -> str:
         """Return the written text without the prompt and the end mark.
