@@ -45,11 +45,12 @@ def write(cfg: DictConfig, cell: Path, system: System, path: Path, computed: dic
         computed: the devices on which the texts are generated; these devices are recorded with the costs.
     """
     from retable.generation.fudge import FUDGE
+    from retable.inference.texts import tokenizer_files
     from retable.inference.writing import Writer
 
     tokenizer, run = Tokenizer.load(path), read_run(cell)
     writer = Writer(system, tokenizer, cfg.stop)
-    inputs, cells = [cell / "model.safetensors", path], [cell]
+    inputs, cells = [cell / "model.safetensors", *tokenizer_files(path)], [cell]
     if cfg.prompts is None:
         translates = cfg.stage in TASK_STAGES
         inputs.append(require(Path("outputs/prepare", run["corpus"], f"test{'.source' * translates}.txt")))
@@ -59,7 +60,7 @@ def write(cfg: DictConfig, cell: Path, system: System, path: Path, computed: dic
             prompts = first_words(inputs[-1], cfg.prompt_words, cfg.n_prompts)
     else:
         prompts = [str(prompt) for prompt in cfg.prompts]
-        if not cfg.special_tokens and (unknown := unknown_in(tokenizer, prompts)):
+        if not cfg.special_tokens and (unknown := unknown_in(writer.reader, prompts)):
             print(unknown, file=sys.stderr)
     ids = writer.encode(prompts, cfg.special_tokens)
     strategy = build(cfg.decoding, "decoding")

@@ -11,6 +11,7 @@ from retable.core.artifacts import require
 from retable.core.errors import UsageError
 from retable.data.spelling import Vocabulary
 from retable.data.word_vectors import vectors_of
+from retable.inference.texts import tokenizer_files
 from retable.models.base import Estimated, Model
 from retable.models.word2vec_format import read_word2vec
 from retable.tasks.base import Example, Task, Text
@@ -37,8 +38,8 @@ def text_of_task(
     if task.has_no_text or issubclass(model, Estimated):
         return Vocabulary([], []), {}, []
     if not (task.in_words and model.reads_words):
-        path = require(Path("outputs/tokenize", cfg.tokens, "tokenizer.json"))
-        return Tokenizer.load(path), {}, [path]
+        files = tokenizer_files(Path("outputs/tokenize", cfg.tokens, "tokenizer.json"))
+        return Tokenizer.load(files[0]), {}, files
     texts = {split: list(task.words(rows)) for split, rows in examples.items()}
     vectors, inputs = {}, []
     if cfg.embedding != "random":

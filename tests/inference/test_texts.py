@@ -11,12 +11,14 @@ import pytest
 import torch
 
 from pipelines.cli.main import main
+from retable.core.digests import write_digests
 from retable.core.errors import UsageError, UsageWarning
 from retable.evaluation.held_out import PretrainedObjective
 from retable.evaluation.likelihood import Carried, NeuralLM
 from retable.inference.language import Language
 from retable.inference.load import load
 from retable.inference.served import answers
+from retable.inference.texts import read_text, tokenizer_files
 from retable.models.bert import BERT
 from retable.models.gpt import GPT
 from retable.models.recurrent import LSTM
@@ -247,3 +249,16 @@ def test_no_writing_method_raises_an_error_of_python(name, tmp_path):
     for setting in ("do_sample", "zzz", "length_penaltyy"):
         with pytest.raises(UsageError, match=f"has no setting {setting}; write .*max_new_tokens"):
             WRITING[name](language("gpt", tmp_path), **{setting: 1})
+
+
+def test_the_vocabulary_of_sources_is_checked_as_part_of_the_cell(tmp_path):
+    (tmp_path / "run.json").write_text(json.dumps({"stage": "tokenize", "format": 2}))
+    path, of_sources = tmp_path / "tokenizer.json", tmp_path / "tokenizer.source.json"
+    TOKENIZER.with_source(word.train(["a zebra"])).save(path)
+    write_digests(tmp_path)
+    assert tokenizer_files(path) == [path, of_sources] and read_text(tmp_path).source_vocab_size is not None
+    content = of_sources.read_text()
+    of_sources.write_text(content.replace("zebra", "lions"))
+    for read in (read_text, lambda cell: tokenizer_files(cell / "tokenizer.json")):
+        with pytest.raises(UsageError, match=r"tokenizer\.source\.json is damaged"):
+            read(tmp_path)

@@ -7,6 +7,7 @@ from retable.core import settings
 from retable.core.artifacts import require
 from retable.inference.build import build_model
 from retable.inference.systems import read_config
+from retable.inference.texts import tokenizer_files
 from retable.objectives.base import Objective
 from retable.tasks.base import Task
 from retable.tokenizers.tokenizer import Tokenizer
@@ -19,7 +20,7 @@ def load_objective(cell: Path) -> tuple[Task[Any, Any], Tokenizer, Objective]:
     """Load the task, tokenizer and trained objective of a cell whose model reads tokens."""
     config = read_config(cell)
     task = settings.build(config["task"], "task", Task)
-    tokenizer = Tokenizer.load(require(cell / "tokenizer.json"))
+    tokenizer = Tokenizer.load(tokenizer_files(cell / "tokenizer.json")[0])
     objective = task.objective(build_model(config, tokenizer), tokenizer, **config["head"])
     load_weights(objective, require(cell / "model.safetensors"))
     return task, tokenizer, objective.eval()
