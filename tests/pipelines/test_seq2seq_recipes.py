@@ -85,3 +85,11 @@ def test_the_vocabularies_have_the_published_sizes(data_dir, tmp_path):
     assert (text.source_vocab_size, text.vocab_size) == (SOURCES, TARGETS)
     words = [line.split() for line in (tmp_path / "test.target.txt").read_text().splitlines()]
     assert sum(map(len, words)) == 13058  # printed by the notebooks as reference_length
+
+
+def test_the_batch_size_is_a_number_of_sentences_if_the_task_sets_it():
+    assert composed("finetune", "seq2seq_gru", *TASK).batch_size == 128
+    assert composed("finetune", "seq2seq_gru", *TASK, "task.sentences=16").batch_size == 16
+    tokens = ["task=translation", "text=multi30k", "task.strategy=greedy"]
+    assert composed("finetune", "rnn_translation", *tokens).batch_size == 2048
+    assert composed("finetune", "rnn_translation", *tokens, "+task.sentences=16").batch_size == 16

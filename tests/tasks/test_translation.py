@@ -65,6 +65,12 @@ def test_training_and_evaluation_begin_targets_with_the_same_token(sentences):
     assert encoded.pad(np.arange(3)).target_ids[:, 0].tolist() == [start] * 3
 
 
+def test_batches_of_sentences_have_the_batch_size_and_count_their_tokens():
+    task = task_of(sentences=1)
+    batches = task.batches(task.encode(objective_of(task).model, TEXT, PAIRS), 2, seed=1)
+    assert batches.steps_per_epoch == 2 and batches.tokens_per_step == (2 + 4 + 2) / 2
+
+
 def test_a_writer_reads_the_source_as_the_task_does():
     task = task_of()
     objective = objective_of(task)

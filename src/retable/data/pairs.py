@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from retable.data.bucketed import Bucketed, Encoded
 from retable.data.buckets import TokenBuckets, cut
 from retable.tokenizers.tokenizer import Tokenizer
 
@@ -58,6 +59,14 @@ class BucketedPairs:
         labels, all_labels = (sum(len(self._targets[place]) for place in part) for part in (own, places))
         padded = pad(self._sources, self._targets, own if len(own) else places[:1], self._start)
         return padded._replace(weight=world * labels / all_labels)
+
+
+class SentencePairs(Bucketed):
+    """Training batches of at most `batch_size` pairs of similar lengths."""
+
+    def __init__(self, encoded: Encoded, targets: Sequences, batch_size: int, seed: int):
+        super().__init__(encoded, batch_size, seed)
+        self.tokens_per_step = sum(map(len, targets)) / self.steps_per_epoch
 
 
 def pairs_by_length(sources: Sequences, targets: Sequences, max_tokens: int) -> list[np.ndarray]:

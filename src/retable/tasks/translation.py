@@ -17,8 +17,8 @@ from retable.corpora.overlap import Answered
 from retable.corpora.pairs import pair_splits, read_pairs
 from retable.corpora.spacy_words import spacy_words
 from retable.data.batches import Batches
-from retable.data.bucketed import Bucketed, Encoded, count_weight
-from retable.data.pairs import BucketedPairs, Sequences, encode_lines, longest_side, pad, pairs_by_length
+from retable.data.bucketed import Encoded, count_weight
+from retable.data.pairs import BucketedPairs, SentencePairs, Sequences, encode_lines, longest_side, pad, pairs_by_length
 from retable.evaluation import translation
 from retable.generation.strategy import Strategy
 from retable.metrics.translation import METRICS, STATISTICS, signatures, translation_counts
@@ -70,8 +70,8 @@ class TranslationTask(Task[Pair, Translated]):
         strategy: name of the decoding strategy, which is written to the cell's record.
         max_tokens: largest number of tokens per batch when the validation loss is measured.
         alignments: number of test sentences whose attention weights are saved, if the model has attention.
-        sentences: number of sentences per batch, in training and when losses are measured; by default, `max_tokens` and
-            the training's batch size limit the number of tokens instead.
+        sentences: number of sentences per batch when losses are measured; the training's batch size is then a number of
+            sentences, too. By default, `max_tokens` and the training's batch size limit the number of tokens instead.
         by_length: whether the sentences of a batch have similar lengths. Otherwise, training batches are random, and
             losses are measured on batches in the order of the file. This only matters if the model reads padding.
         start: the token with which each source and the decoder's inputs begin; by default, sources have no start mark,
@@ -170,17 +170,17 @@ class TranslationTask(Task[Pair, Translated]):
         return [order[first : first + self._sentences] for first in range(0, len(order), self._sentences)]
 
     def batches(self, encoded: Encoded, batch_size: int, seed: int) -> Batches:
-        """Return training batches of at most `batch_size` tokens, or of `sentences` sentences.
+        """Return training batches of at most `batch_size` tokens or, if `sentences` is set, sentences.
 
         Args:
             batch_size: largest number of tokens, including padding, in all sources of a batch together, and also in all
-                targets of the batch together.
+                targets of the batch together; if `sentences` is set, the largest number of sentences.
             seed: seed of the random order.
         """
         assert isinstance(encoded, Pairs)
         if self._sentences is not None:
             lengths = encoded.lengths if self._by_length else np.zeros_like(encoded.lengths)
-            return Bucketed(replace(encoded, lengths=lengths), self._sentences, seed)
+            return SentencePairs(replace(encoded, lengths=lengths), encoded.targets, batch_size, seed)
         return BucketedPairs(encoded.sources, encoded.targets, batch_size, seed, encoded.start)
 
     def predict(self, objective: Objective, encoded: Encoded) -> list[Translated]:
