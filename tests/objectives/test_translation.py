@@ -104,3 +104,12 @@ def test_the_decoder_begins_with_the_start_mark():
 def test_teacher_forcing_is_a_probability(probability):
     with pytest.raises(UsageError, match=r"head\.teacher_forcing"):
         build("rnn", 0.0, tie=False, bias=True, teacher_forcing=probability)
+
+
+def test_an_evaluation_draws_no_random_numbers():
+    objective = build("rnn", 0.0, tie=False, bias=True, teacher_forcing=0.5)
+    before = torch.get_rng_state()
+    objective.loss(pad(SOURCES, TARGETS, np.arange(3)), None, 0)
+    assert torch.equal(torch.get_rng_state(), before)
+    objective.train().loss(pad(SOURCES, TARGETS, np.arange(3)), None, 0)
+    assert not torch.equal(torch.get_rng_state(), before)

@@ -52,7 +52,9 @@ class NatsPerToken:
 def nats_of_pairs(
     objective: Translation, places: Sequence[np.ndarray], pad: Callable[[np.ndarray], PairBatch]
 ) -> np.ndarray:
-    """Compute −log p(target | source) of each pair, (n,), in nats.
+    """Compute the loss of each pair, (n,), in nats: −log p(target | source), or the free-running loss.
+
+    A free-running loss is not a log-probability; see `Translation.log_prob`.
 
     Args:
         places: the indices of the pairs of each batch, together 0 to n − 1.

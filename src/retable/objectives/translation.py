@@ -25,8 +25,9 @@ class Translation(Writing):
     embedding share their weights.
 
     `teacher_forcing` is the probability that the decoder's input at a step of training is the reference (Williams and
-    Zipser 1989); otherwise the input is the most probable token of the step before. All rows of a batch share the
-    decision. Below 1, the loss of an evaluation is free-running: no input is a reference, except for the first one.
+    Zipser 1989); otherwise the input is the most probable token of the step before. All rows of a process's batch share
+    the decision; each process draws its own decisions. Below 1, the loss of an evaluation is free-running: only the
+    first input is a reference.
     """
 
     def __init__(
@@ -64,7 +65,11 @@ class Translation(Writing):
         return loss * batch.weight, {"loss": nats.detach() * batch.weight}, None
 
     def log_prob(self, batch: PairBatch) -> Tensor:
-        """Compute log p(target | source), in nats, for each row, fp32 (B,); see `teacher_forcing`."""
+        """Compute log p(target | source), in nats, for each row, fp32 (B,).
+
+        With `teacher_forcing` below 1, the result is minus the free-running loss, which is not a log-probability of the
+        target, because each token is scored after the model's own output instead of the earlier target tokens.
+        """
         hidden, labels = self._predictions(batch)
         log_probs = linear_log_prob(hidden, self.head.weight, self.head.bias, labels)
         rows = torch.arange(len(batch.labels), device=labels.device).repeat_interleave(batch.target_lengths)
@@ -76,7 +81,8 @@ class Translation(Writing):
             hidden = self.model(batch.source_ids, batch.source_lengths, batch.target_ids)
         else:
             U = batch.target_ids.shape[1]
-            hidden = self._partly_free(batch, torch.rand(U) < (self.teacher_forcing if self.training else 0.0))
+            forced = torch.rand(U) < self.teacher_forcing if self.training else torch.zeros(U, dtype=torch.bool)
+            hidden = self._partly_free(batch, forced)
         real = torch.arange(hidden.shape[1], device=hidden.device) < batch.target_lengths[:, None]
         return hidden[real], batch.labels[real]
 
