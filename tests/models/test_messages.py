@@ -49,6 +49,10 @@ MISTAKES = [
     (lambda: rnn(d_model=6, attention="none").align(*SOURCE), "attention=none has no attention weights"),
     (lambda: m.ConvolutionalEncoderDecoder(V, D, 4, 1, 2, 9, 0.0), r"model\.kernel_size=2 is even"),
     (lambda: m.WindowTagger(3, **SPELT, window=4, d_model=D, dropout=0.0), r"window=4 has no middle word.* such as 5"),
+    (lambda: m.WindowTagger(3, **{**SPELT, "d_character": 0}, window=3, d_model=D, dropout=0.0),
+     r"d_character=0 and model\.filters=\[\[1, 2\]\] contradict each other; write both, .*or model\.d_character=0"),
+    (lambda: m.WindowTagger(3, **{**SPELT, "filters": []}, window=3, d_model=D, dropout=0.0),
+     r"d_character=3 and model\.filters=\[\] contradict each other; write both"),
     (lambda: ELMO(WORDS).layers_of_words([["cat"]]), r"looks words up in a table.*use recipe=elmo/elmo"),
     *(
         (lambda layers=layers: m.ELMoBiLSTM(WORDS, ELMO, 6, D, 1, layers=layers), "not ELMo layers; write indices")

@@ -60,6 +60,11 @@ class WindowTagger(Encoder):
         super().__init__()
         if window % 2 == 0:
             raise UsageError(f"model.window={window} has no middle word; write an odd number, such as 5")
+        if bool(d_character) != bool(filters):
+            raise UsageError(
+                f"model.d_character={d_character} and model.filters={[*map(list, filters)]} contradict each other; "
+                "write both, as in model.d_character=30 model.filters=[[3,30]], or model.d_character=0 model.filters=[]"
+            )
         self.d_model = d_model
         self.input = WordInput(vocab_size, words, unknown, d_embedding, d_character, filters, folds_case, d_capitals)
         self.padding = nn.Parameter(torch.randn(self.input.d_output) * d_embedding**-0.5)
