@@ -4,9 +4,13 @@ from collections import Counter
 
 import pytest
 import torch
+from hydra.utils import instantiate
 
+from pipelines.config.project import CONF
 from retable.models.lstm_tagger import LSTMTagger, spelling_features, token_features
+from retable.models.template_crf import features as context_features
 from retable.nn.bidirectional_lstm import mirrored, taken
+from tests.pipelines.recipes import composed
 
 WORDS = ["<unk>", "</s>", "the/DT", "The/DT", "dog/NN", "dog/VB", "barks/VBZ", "1\\/2/CD"]
 IDS, LENGTHS = torch.tensor([[1, 3, 4, 6, 1], [1, 7, 5, 1, 2]]), torch.tensor([5, 4])
@@ -91,3 +95,16 @@ def test_both_directions_are_the_lstms_from_either_end():
     for row, length in enumerate(LENGTHS.tolist()):
         expected = torch.cat([forth[row, :length], back[row, :length].flip(0)], dim=1)
         torch.testing.assert_close(model(IDS, LENGTHS)[row, :length], expected)
+
+
+@pytest.mark.real
+def test_the_recipe_states_the_numbers_of_features(data_dir, monkeypatch):
+    monkeypatch.setenv("RETABLE_DATA", str(data_dir))
+    recipe = (CONF / "recipe/taggers/huang_bilstm_crf.yaml").read_text()
+    for held_out, size in ((1000, 73_714), (0, 80_037)):
+        cfg = composed("finetune", "huang_bilstm_crf", "task=conll2000_pos", f"task.sentences.held_out={held_out}")
+        task = instantiate(cfg.task)
+        assert len(task.features) == size and f"{size:,} features" in recipe
+    rows = [row for each in task.examples("train") for row in context_features(each.words)]
+    counts = Counter(name for row in rows for name in row)
+    assert sum(count >= 3 for count in counts.values()) == 76_328 and "76,328 context features" in recipe
