@@ -445,7 +445,7 @@ REFUSED = [
     (Classification(MODEL, 2, 0.0, pooling="mean", pairs=True), "PooledForSeq.* has no pairs=true; .* pairs=false"),
     (Classification(bert(20).model, 2, 0.0, d_hidden=3), "d_hidden=3"),
     (Tagging(bert(20).model, ["a", "b"], 0.0, crf=True), "crf=true"),
-    (Tagging(bert(20).model, ["a", "b"], 0.0, n_features=3), "task.features=true"),
+    (Tagging(bert(20).model, ["a", "b"], 0.0, n_features=3), "task.features=true; .* task.features=null"),
     (Classification(GPTWithSpecialTokens(20, D, L, 4, 12, 0.1), 2, 0.0), "no class for GPTWithSpecialTokens"),
     (AnswerSpan(MODEL, 0.1), "GPT with AnswerSpan .* CausalLM, Classification, GPT, Regression, Tagging"),
     (CausalLM(LSTM(20, 8, 1, 0.0, 0.1), 20, False, True, "mean"), "LSTM; export a GPT, BERT,"),

@@ -92,3 +92,11 @@ def test_a_model_that_shares_its_embedding_is_refused_with_separate_vocabularies
         UsageError, match=r"^ConvolutionalEncoderDecoder has no separate embedding.*; write tokenizer=word"
     ):
         task_of().objective(model, TEXT, label_smoothing=0.0, tie=False, bias=True)
+
+
+def test_aligned_translations_end_with_the_end_mark_of_the_targets():
+    task = task_of()
+    objective = objective_of(task)
+    (first, *_) = task.predict(objective, task.encode(objective.model, TEXT, PAIRS))
+    source, target = first.words
+    assert source == ["<sos>", "a", "b", "<eos>"] and target[-1] == "<eos>"

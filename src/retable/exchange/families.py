@@ -195,7 +195,7 @@ def settings_of_head(objective: nn.Module) -> Settings:
                 "pairs": objective.pairs,
             }
         case Tagging():
-            return {"crf": objective.crf is not None, "task.features": objective.features is not None}
+            return {"crf": objective.crf is not None, "task.features": objective.features is not None or None}
     return {}
 
 
@@ -298,7 +298,7 @@ def _tagging(architecture: str, their_head: str, leaves: tuple[str, ...] = ()) -
         architecture,
         Tagging,
         {"head": layer(their_head)},
-        needs={"crf": False, "task.features": False},
+        needs={"crf": False, "task.features": None},
         leaves=leaves,
         task="token-classification",
         pretrains=False,

@@ -12,7 +12,7 @@ Departures:
 Not stated in the paper, and chosen here:
 - The template of the context features, which is that of CRF++ (models/template_crf.py).
 - The width of the word vectors, and a width of 300 per direction for the BI-LSTM.
-- Words that occur once share the vector of the unknown word.
+- Words that occur at most once with each part of speech share the vector of the unknown word.
 
 B batch, T time, D d_model, E d_embedding.
 

@@ -59,7 +59,11 @@ class Tagging(Objective):
         self.crf = CRF(len(tags), None if scheme is None else allowed_transitions(tags, scheme)) if crf else None
 
     def loss(self, batch: TaggedBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], None]:
-        """Compute the mean nats per word; with a CRF, the nats of all sentences, divided by the number of words."""
+        """Compute the mean nats per word; with a CRF, the nats of all sentences, divided by the number of words.
+
+        The loss and the metric `loss` are multiplied by `batch.weight`, which can turn the mean into a sum over the
+        words.
+        """
         inside, logits = self._logits(batch)
         if self.crf is None:
             loss = F.cross_entropy(logits, batch.tags[inside])

@@ -179,7 +179,7 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
         self.inputs, self.convention, self.selects = sentences.inputs, convention, "f1" if scheme else "accuracy"
         self._source, self._scheme, self._roles = sentences, scheme, roles
         self._features, self._cutoff = features, cutoff
-        self._in_words, self._summed = batch_unit == "words", reduction == "sum"
+        self._batch_in_words, self._sums_loss = batch_unit == "words", reduction == "sum"
 
     @property
     def splits(self) -> Sequence[str]:  # type: ignore[override]
@@ -290,7 +290,7 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
             rows.append(
                 TaggedExample(text.sentence(each.words), places, self._ids(each.tags), each.predicate, features)
             )
-        return encoded(rows, summed=self._summed)
+        return encoded(rows, summed=self._sums_loss)
 
     def _encode_tokens(self, model: Model, tokenizer: Tokenizer, examples: Sequence[TaggedSentence]) -> Encoded:
         start, end = ends_of_sequences(model, tokenizer)
@@ -309,10 +309,10 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
             features = self._features_of(each.words[:n_words])
             rows.append(TaggedExample(input_ids, words, self._ids(each.tags[:n_words]), features=features))
             truncated += is_cut
-        return encoded(rows, truncated, self._summed)
+        return encoded(rows, truncated, self._sums_loss)
 
     def batches(self, encoded: Encoded, batch_size: int, seed: int) -> Bucketed:
-        return Bucketed(encoded, batch_size, seed, self._in_words)
+        return Bucketed(encoded, batch_size, seed, self._batch_in_words)
 
     def _ids(self, tags: Sequence[str]) -> list[int]:
         """Return the ids of tags. A tag that is not in the training split gets id 0, because it cannot be predicted."""

@@ -56,7 +56,7 @@ class Translated(NamedTuple):
     text: str
     words: tuple[list[str], list[str]]  # tokens of the source and of the translation, with the end mark
     alignment: NDArray[np.float32]  # (U, S): attention of each target token to each source token; empty if not saved
-    nats: float | None = None  # −log p(target | source), if it is measured
+    nats: float | None = None  # loss of the reference translation, if it is measured
     target_tokens: int = 0  # number of tokens of the target, with the end mark
 
 
@@ -195,7 +195,7 @@ class TranslationTask(Task[Pair, Translated]):
             nats = translation.nats_of_pairs(objective, self._measured_batches(encoded), encoded.pad).tolist()
         predictions = []
         for place, (source, ids, text) in enumerate(zip(sources, translations, texts, strict=True)):
-            ended = [*ids, source[-1]]
+            ended = [*ids, tokenizer.boundary]
             shown = objective.model.aligns and place < self._alignments
             predictions.append(
                 Translated(
