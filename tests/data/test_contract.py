@@ -16,12 +16,12 @@ from torch import Tensor
 import retable.data
 from retable.core.errors import UsageError
 from retable.data import choices, coreference, examples, images, questions, tagged
-from retable.data.bucketed import Bucketed, in_order_of_length
+from retable.data.bucketed import Bucketed, Encoded, count_weight, in_order_of_length
 from retable.data.cooccurrences import Cells, Cooccurrences
 from retable.data.corruption import BERTStyle, Corrupted, Deshuffling, IidDrop, IidSpans, MASSStyle, Prefix, RandomSpans
 from retable.data.masking import MaskedBatch, MaskedDocuments
 from retable.data.mixture import MixedCorpora, Mixture
-from retable.data.pairs import BucketedPairs, PairBatch
+from retable.data.pairs import BucketedPairs, PairBatch, SentencePairs, longest_side, pad
 from retable.data.shards import Shards
 from retable.data.streams import (
     CarriedStreams,
@@ -109,6 +109,13 @@ def pairs(limit: int, folder: Any, seed: int) -> Any:
     return BucketedPairs([[*row, 1] for row in ROWS], [[*row, 1] for row in ROWS[::-1]], limit, seed)
 
 
+def sentence_pairs(folder: Any, seed: int) -> Any:
+    sources, targets = [[*row, 1] for row in ROWS], [[*row, 1] for row in ROWS[::-1]]
+    weigh = partial(count_weight, np.array([*map(len, targets)]))
+    encoded = Encoded(longest_side(sources, targets), partial(pad, sources, targets), weigh)
+    return SentencePairs(encoded, targets, 5, seed)
+
+
 def windows(folder: Any, seed: int) -> Any:
     counts = np.bincount(STREAM)
     counts[1] = 0
@@ -152,8 +159,9 @@ KINDS: dict[str, Callable[[Any, int], Any]] = {
     **{f"Bucketed, {name}": lambda folder, seed, make=make: Bucketed(make(), 5, seed)
        for name, make in BUCKETED.items()},
     "Bucketed, in words": of_words,
-    "BucketedPairs": partial(pairs, 60), "BucketedPairs, few": partial(pairs, 15), "Windows": windows,
-    "Cooccurrences": cells, "Mixture": parts_of_a_mixture, "MixedCorpora": corpora, "TaskExamples": tasks,
+    "BucketedPairs": partial(pairs, 60), "BucketedPairs, few": partial(pairs, 15),
+    "SentencePairs": sentence_pairs, "Windows": windows, "Cooccurrences": cells,
+    "Mixture": parts_of_a_mixture, "MixedCorpora": corpora, "TaskExamples": tasks,
     "MultitaskMixture": multitask,
 }  # fmt: skip
 
@@ -249,7 +257,7 @@ def test_a_batch_is_a_function_of_seed_and_step(name, folder):
 @pytest.mark.parametrize("name", KINDS)
 def test_the_processes_batches_make_up_the_whole(name, folder):
     batches = KINDS[name](folder, 1)
-    bucketed = name.startswith("Bucketed")
+    bucketed = name.startswith(("Bucketed", "SentencePairs"))
     for step in (0, 1, batches.steps_per_epoch + 1):
         batch = batches.batch(step)
         whole = things(batch)
