@@ -90,6 +90,7 @@ def mlp_losses(seeds: Sequence[int]) -> Iterator[list[float]]:
 
 
 def mlp_loss(weights: Sequence[Tensor], before: Tensor, after: Tensor) -> Tensor:
+    """Compute the mean nats per character of `after` (N,), given the characters `before` (N, 3)."""
     embedding, inner, inner_bias, outer, outer_bias = weights
     hidden = torch.tanh(embedding[before].flatten(1) @ inner + inner_bias)
     return cross_entropy(hidden @ outer + outer_bias, after)

@@ -7,7 +7,7 @@ import torch
 from retable.core.errors import UsageError
 from retable.corpora.coreference import Document
 from retable.corpora.squad import Answer, Question
-from retable.data import pairs
+from retable.data import pairs, tagged
 from retable.data.bucketed import Bucketed, in_order_of_length
 from retable.data.choices import Choices, pad_choices
 from retable.data.coreference import coreference_example, pad_documents
@@ -99,6 +99,8 @@ def test_words_and_tags_are_padded_and_a_predicate_stands_where_its_first_token_
     features = [torch.full((len(each.words), width), width) for each, width in zip(examples, (2, 1, 3), strict=True)]
     with_features = [each._replace(features=rows) for each, rows in zip(examples, features, strict=True)]
     assert pad_tagged(with_features, [1, 2]).features.tolist() == [[[1, 0, 0], [0, 0, 0]], [[3, 3, 3], [3, 3, 3]]]
+    assert tagged.encoded(examples).lengths.tolist() == [3, 1, 2]
+    assert [tagged.encoded(examples, n).truncated for n in (0, 2)] == [0, 2]
 
 
 def test_documents_of_sentences_stand_one_behind_the_other():
@@ -212,6 +214,8 @@ def test_pad_shifts_the_target_behind_the_end_mark():
 def test_batches_are_cut_where_the_next_sequence_would_not_fit():
     assert pairs.cut(np.array([1, 2, 2, 3, 5, 6]), 6) == [0, 3, 4, 5, 6]
     assert pairs.cut(np.array([4]), 4) == [0, 1]
+    batches = BucketedPairs([[5, END], [END], [5, 6, END]], [[8, END], [9, END], [8, 9, END]], max_tokens=4, seed=0)
+    assert (batches.steps_per_epoch, batches.tokens_per_step) == (2, (2 + 2 + 3) / 2)
 
 
 def test_batches_are_full():

@@ -116,7 +116,9 @@ def test_its_text_is_a_corpus_of_documents(published, tmp_path):
     first = ["One line.\nAnd another,\nafter a blank one.", "Ein Satz mit Ümläuten.", "short", "a  b\nc"]
     assert text.split("\n\n")[:8] == first * 2
     # a line has its words, its end, and the mark after a document
-    assert np.load(tmp_path / "validation.units.npy")[1:5, 1].tolist() == [8 + 3 + 1, 4 + 1, 1 + 1, 3 + 1 + 1]
+    units = np.load(tmp_path / "validation.units.npy")
+    assert units[1:5, 1].tolist() == [8 + 3 + 1, 4 + 1, 1 + 1, 3 + 1 + 1]
+    assert not units[:, 3:].any() and units.shape[1] == 5  # no lost bytes and no <unk>
 
 
 @pytest.mark.parametrize(("change", "message"), [

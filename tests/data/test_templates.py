@@ -87,6 +87,7 @@ def test_the_longer_sentence_is_shortened_first():
     single = apart(ids(PAIRS), START, END, max_length=4)
     assert words(single.sequences) == ["<s> no weapons </s>", "<s> a man </s>"]
     assert words(single.others) == ["<s> weapons were </s>", "<s> a man </s>"] and single.truncated == 2
+    assert apart(ids(ONE), START, END, max_length=4).others is None
     short = left_to_right(ids(ONE), START, DELIMITER, END, max_length=3)
     assert words(short.sequences) == ["<s> no </s>", "<s> a </s>"]
 

@@ -110,6 +110,19 @@ def test_a_mixture_is_the_average_whoever_its_models_are(small):
     torch.testing.assert_close(scores.exp(), expected)
 
 
+def test_each_model_of_a_mixture_gets_the_tokens_on_its_own_device():
+    read = []
+
+    def extend(ids, state):
+        read.append(ids.device.type)
+        return torch.zeros(1, 3), state
+
+    models = [SimpleNamespace(device=torch.device(name), extend=extend) for name in ("cpu", "meta")]
+    scores, state = Mixed(models, np.array([0.5, 0.5])).extend(torch.tensor([[1]]), ["one", "other"])
+    torch.testing.assert_close(scores.exp(), torch.full((1, 3), 1 / 3))
+    assert read == ["cpu", "meta"] and state == ["one", "other"]
+
+
 def test_every_kind_of_system_can_be_read(small):
     trained = SimpleNamespace(objective=small.trained("lstm"), protocol="carried")
     counted = SimpleNamespace(next_log_prob=lambda context: np.zeros(3), protocol="")

@@ -76,6 +76,17 @@ def test_interval_of_perplexity_is_the_delta_methods(values):
         assert percentile_interval(replicates, level) == pytest.approx(expected, abs=0.15 * math.exp(mean) * error)
 
 
+@pytest.mark.parametrize(("level", "n", "z"), [
+    (0.5, 2, math.sqrt(2)),  # Student's t is a Cauchy distribution, with quartile 1
+    (0.95, 3, 0.95 / math.sqrt((1 - 0.95**2) / 2) * math.sqrt(3 / 2)),  # closed form for two degrees of freedom
+    (0.95, math.inf, 1.959964),
+])  # fmt: skip
+def test_percentile_intervals_of_few_units_are_expanded(level, n, z):
+    share = math.erf(z / math.sqrt(2))  # of a normal distribution within z standard deviations
+    evenly = np.linspace(0, 1, 1001)
+    assert percentile_interval(evenly, level, n) == pytest.approx(((1 - share) / 2, (1 + share) / 2), abs=1e-6)
+
+
 def test_resamples_depend_on_the_seed_alone_and_are_shared(values, monkeypatch):
     units = with_counts(values)[0]
     sums = bootstrap_sums(units, resamples=20)

@@ -29,6 +29,13 @@ def test_exact_points_give_the_law_back_from_the_papers_starts():
     ]  # fmt: skip
 
 
+def test_resamples_of_exact_points_give_the_law_back():
+    N, D = models()
+    start = LAW._replace(E=1.5, A=60.0, beta=0.43)
+    laws = resampled_laws(N, D, LAW.loss(N, D), start, resamples=3)
+    np.testing.assert_allclose(laws, [LAW] * 3, rtol=1e-6)
+
+
 @pytest.mark.long
 def test_the_law_is_within_the_interval_of_noisy_points():
     N, D = models()
@@ -106,14 +113,21 @@ def test_the_parabolas_vertex():
     N = np.exp([9, 10, 11.5, 12])
     curve, size, loss = fit_parabola(N, 2 + 0.1 * (np.log(N) - 10.4) ** 2)
     assert np.log(size) == pytest.approx(10.4) and loss == pytest.approx(2) and curve(10.4) == pytest.approx(2)
+    assert np.log(fit_parabola(N[:3], [2.1, 2.0, 2.1]).size) == pytest.approx((9 + 11.5) / 2)  # an axis of symmetry
     noisy = [2.3, 2.0, 2.1, 2.2]  # compared with numpy's fit
     two, one, _ = np.polyfit(np.log(N), noisy, 2)
     assert np.log(fit_parabola(N, noisy).size) == pytest.approx(-one / (2 * two))
 
 
-@pytest.mark.parametrize("losses", [[2.4, 2.3, 2.2, 2.15], [2.0, 2.3, 2.3, 2.0]])
-def test_a_vertex_outside_or_above_is_no_optimum(losses):
-    assert np.isnan(fit_parabola(np.exp([9, 10, 11, 12]), losses).size)
+@pytest.mark.parametrize(("losses", "slope", "bend"), [
+    ([2.4, 2.3, 2.2, 2.15], -0.085, 0.0125), ([2.0, 2.3, 2.3, 2.0], 0, -0.15),
+])  # fmt: skip
+def test_a_vertex_outside_or_above_is_no_optimum(losses, slope, bend):
+    """The columns 1, x and x² − 5/4 are orthogonal, so that each coefficient of the curve is a quotient."""
+    curve, size, loss = fit_parabola(np.exp([9, 10, 11, 12]), losses)
+    assert np.isnan(size) and np.isnan(loss)
+    x = np.array([-1.5, -0.5, 0.5, 1.5])
+    assert curve(10.5 + x) == pytest.approx(np.mean(losses) + slope * x + bend * (x**2 - 1.25))
 
 
 def test_too_few_models_are_told_and_sizes_not_drawn_for_ever():
@@ -122,7 +136,8 @@ def test_too_few_models_are_told_and_sizes_not_drawn_for_ever():
     with pytest.raises(ValueError, match="2 sizes"):
         fit_parabola([1, 2, 2], [1, 1, 1])
     D = np.geomspace(1e6, 1e9, 10)
-    for sizes in (([1e6, 2e6] * 5, D), (D, [1e6, 2e6] * 5), ([1e6] * 10, D)):
+    equal = [2**60 + i for i in range(10)]  # as floats, in which the law is fitted
+    for sizes in (([1e6, 2e6] * 5, D), (D, [1e6, 2e6] * 5), ([1e6] * 10, D), (equal, D)):
         with pytest.raises(ValueError, match="a law needs 3 of each"):
             resampled_laws(*sizes, np.full(10, 2.0), LAW)
 

@@ -2,12 +2,13 @@
 
 import subprocess
 import sys
+from importlib.metadata import version
 
 import numpy as np
 import pytest
 
 from retable.core.errors import UsageError
-from retable.metrics.summaries import METRICS, rouge_library, rouge_scores
+from retable.metrics.summaries import METRICS, rouge_library, rouge_scores, signatures
 
 pytest.importorskip("rouge_score")
 library = rouge_library().rouge_scorer
@@ -44,6 +45,11 @@ def test_the_mean_over_documents_is_the_librarys_of_the_whole(stemmer):
     expected = [np.mean([each[name].fmeasure for each in whole]) for name in METRICS]
     assert rouge_scores(written, right, stemmer).mean(axis=0) == pytest.approx(expected)
     assert rouge_scores(written, right, stemmer)[-1].tolist() == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(("stemmer", "words"), [(False, "no stemmer"), (True, "Porter stemmer")])
+def test_a_signature_names_the_stemmer_and_the_version(stemmer, words):
+    assert signatures(stemmer) == dict.fromkeys(METRICS, f"F1, {words}, rouge_score {version('rouge_score')}")
 
 
 def test_without_the_library_a_line_says_what_to_install(monkeypatch):

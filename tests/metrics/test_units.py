@@ -42,6 +42,9 @@ def test_likelihoods_are_those_of_a_whole_text_and_compared_by_logarithms():
     ours, theirs = (Likelihoods.sums(each, "perplexity_word") for each in (units, units.assign(tokens=1, nats=0.0)))
     assert ours.text == theirs.text and ours.best == "lowest"
     assert Likelihoods.sums(units.assign(tokens=1), "perplexity_token").text != ours.text
+    lossy = [Likelihoods.sums(units.assign(lost=lost), "perplexity_word") for lost in (0, [0, 2, 0])]
+    assert ours.whole is True and [each.whole for each in lossy] == [True, False]
+    assert Likelihoods.blocks(units, "line").tolist() == [0, 0, 1] and Likelihoods.blocks(units, "document") is None
     units = pd.DataFrame({"unit": [0], "nats": [6.0], "tokens": [3], "words": [2], "bytes": [9]})
     compared = {name: Likelihoods.sums(units, name).compared for name in LIKELIHOODS}
     assert compared == {"perplexity_token": np.log, "perplexity_word": np.log, "bits_per_byte": None}

@@ -1,3 +1,4 @@
+import re
 from functools import partial
 from pathlib import Path
 
@@ -5,6 +6,7 @@ import numpy as np
 import pytest
 
 from retable.core.errors import UsageError
+from retable.models import arpa
 from retable.models.arpa import read_arpa, write_arpa
 from retable.models.good_turing import GoodTuring
 from retable.models.interpolated import AbsoluteDiscounting, JelinekMercer, WittenBell
@@ -60,8 +62,9 @@ def assert_same(ours: dict[str, list[float]], theirs: dict[str, list[float]], at
     np.testing.assert_allclose(np.concatenate(in_order), np.concatenate([*theirs.values()]), rtol=0, atol=atol)
 
 
-def test_a_file_scores_as_by_hand(tmp_path):
-    (tmp_path / "model.arpa").write_text(BY_HAND)
+@pytest.mark.parametrize("unknown", ["<unk>", "<UNK>"])
+def test_a_file_scores_as_by_hand(tmp_path, unknown):
+    (tmp_path / "model.arpa").write_text(BY_HAND.replace("<unk>", unknown))
     model = read_arpa(tmp_path / "model.arpa")
     words = ["a", "b", "</s>", "b", "a", "</s>", "a", "c", "a", "b", "a", "</s>", "a", "a", "b", "</s>"]
     expected = [
@@ -70,8 +73,9 @@ def test_a_file_scores_as_by_hand(tmp_path):
     ]  # fmt: skip
     np.testing.assert_allclose(model.log_prob(words) / np.log(10), expected, rtol=0, atol=1e-6)
     write_arpa(model.model, model.words, tmp_path / "again.arpa")  # without n-grams that only lead to longer ones
-    listed = {"</s>", "<unk>", "a", "b", "<s> a", "a b", "a a", "b a </s>", "a b </s>"}
+    listed = {"</s>", unknown, "a", "b", "<s> a", "a b", "a a", "b a </s>", "a b </s>"}
     assert entries(tmp_path / "again.arpa").keys() == listed
+    assert {numbers.dtype.name for table in model.model.tables for numbers in table[1:]} == {"float32"}
 
 
 def test_a_file_without_unk_refuses_unknown_words(tmp_path):
@@ -111,6 +115,14 @@ def test_the_layout_is_kenlms(tmp_path):
     assert lines[17:] == ["", "\\end\\", ""]
 
 
+def test_exponents_are_written_with_a_small_e(tmp_path):
+    text = BY_HAND.replace("-0.3\ta b -0.02", "-3e-5\ta b -2E-5")
+    (tmp_path / "model.arpa").write_text(text)
+    read = read_arpa(tmp_path / "model.arpa")
+    write_arpa(read.model, read.words, tmp_path / "again.arpa")
+    assert re.search(r"^-[\d.]+e-05\ta b\t-[\d.]+e-05$", (tmp_path / "again.arpa").read_text(), re.MULTILINE)
+
+
 def test_words_that_no_file_can_hold_are_refused(tmp_path):
     for wrong in ([], ["a b"], [""], ["<s>"], ["</s>"], ["the"], ["of", "to"]):
         with pytest.raises(UsageError):
@@ -118,6 +130,7 @@ def test_words_that_no_file_can_hold_are_refused(tmp_path):
         assert not (tmp_path / "model.arpa").exists()
 
 
+@pytest.mark.parametrize("chunk", [2, arpa.CHUNK])  # the 2-grams are in two chunks, or in one
 @pytest.mark.parametrize(("old", "new", "complaint"), [
     ("ngram 1=4", "ngram 2=4", "numbers of 1-grams"),
     ("ngram 3=2", "ngram 3=3", "some of the 3 lines"),
@@ -129,9 +142,12 @@ def test_words_that_no_file_can_hold_are_refused(tmp_path):
     ("-0.2\ta a", "-0.2\ta c", "not in the 1-grams"),
     ("-0.2\ta a", "-0.2\ta", "some of the 3 lines"),
     ("-0.2\ta a", "minus\ta a", "could not convert"),
+    ("-0.7\tb", "0.7\tb", "1-grams has a probability above 1"),
+    ("-0.2\ta a", "0.2\ta a", "2-grams has a probability above 1"),
     ("\n\\end\\", "", r"expected \\end\\ but got the end of the file"),
 ])  # fmt: skip
-def test_unsound_files_are_refused(tmp_path, old, new, complaint):
+def test_unsound_files_are_refused(tmp_path, monkeypatch, old, new, complaint, chunk):
+    monkeypatch.setattr(arpa, "CHUNK", chunk)
     assert BY_HAND.count(old) == 1
     (tmp_path / "model.arpa").write_text(BY_HAND.replace(old, new))
     with pytest.raises(UsageError, match=rf"model\.arpa is not a valid ARPA file: .*{complaint}"):

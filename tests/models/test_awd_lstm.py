@@ -110,10 +110,14 @@ def test_training_equals_the_equations_with_its_masks(recorded):
     assert model.penalty.item() == pytest.approx(penalty, rel=1e-4)
 
 
-def test_a_batch_of_one_time_has_a_finite_penalty():
-    model = awd_lstm(**ALL).train()
-    hidden, _ = model(torch.randint(V, (B, 1)))
-    assert model.penalty.item() == pytest.approx(2 * hidden.pow(2).mean().item())
+@pytest.mark.parametrize(("times", "dropout"), [(1, 0.4), (1, 0.0), (2, 0.0)])
+def test_the_penalty_of_a_change_begins_with_the_second_time(times, dropout):
+    model = awd_lstm(**ALL | {"dropout": dropout}).train()
+    hidden, _ = model(torch.randint(V, (B, times)))
+    expected = 2 * hidden.pow(2).mean()
+    if times == 2:  # without dropout, the hidden states are the last layer's output
+        expected = expected + (hidden[:, 1] - hidden[:, 0]).pow(2).mean()
+    assert model.penalty.item() == pytest.approx(expected.item())
 
 
 def batch() -> TokenBatch:

@@ -37,6 +37,12 @@ def test_words_are_dropped_independently_and_a_sentence_without_words_is_kept_wh
     assert not drop_words(torch.zeros(2, 3, dtype=torch.bool), rate).any()  # sentences without words
 
 
+def test_a_rate_of_zero_drops_no_word_whatever_is_drawn(monkeypatch):
+    monkeypatch.setattr(torch, "rand", lambda *_, **__: torch.tensor([[0.0, 0.5]]))  # 0 is drawn about once in 2^24
+    assert drop_words(torch.tensor([[True, True]]), 0.0).tolist() == [[True, True]]
+    assert drop_words(torch.tensor([[True, True]]), 0.4).tolist() == [[False, True]]
+
+
 def test_training_averages_the_words_that_are_left():
     torch.manual_seed(0)
     model = DAN(V, D, 0, word_dropout=0.5).train()

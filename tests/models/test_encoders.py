@@ -224,6 +224,7 @@ def test_a_window_tagger_equals_a_loop_over_words_and_their_windows(window):
     with torch.no_grad():
         given.convolution.weight.mul_(5)  # large weights, so that HardTanh clips some values
     words, states = given.input(IDS), given(IDS, LENGTHS)
+    assert given.d_model == states.shape[2] == D
     matrix = given.convolution.weight.transpose(1, 2).flatten(1)  # (D, window · I), the first word first
     reach, cut = window // 2, 0
     for row, length in enumerate(LENGTHS.tolist()):

@@ -1,10 +1,12 @@
 """Test taggers by rules, counts and maximum entropy against NLTK, whose book publishes their scores."""
 
+import json
 import math
 from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from retable.core.errors import UsageError
 from retable.models.estimated_taggers import FEATURES, CountedTagger, LogLinearTagger, PatternTagger, split_word
@@ -43,11 +45,14 @@ def test_counted_tags_are_nltks(order, peer, sentences, tmp_path):
     assert again.table == model.table
 
 
-def test_a_pattern_chunks_as_nltks_grammar(sentences):
+def test_a_pattern_chunks_as_nltks_grammar(sentences, tmp_path):
     parser = nltk.RegexpParser("NP: {<[DN].*>+}")
     trees = [parser.parse([split_word(word) for word in words]) for words in sentences[0]]
     expected = [[tag for *_, tag in nltk.chunk.tree2conlltags(tree)] for tree in trees]
-    assert PatternTagger("[DN].*", "NP").label(sentences[0]) == expected
+    model = PatternTagger("[DN].*", "NP")
+    assert model.label(sentences[0]) == expected
+    model.save(tmp_path / "model")
+    assert json.loads(load_file(tmp_path / "model")["pattern"].tobytes()) == "[DN].*"
     assert PatternTagger("", "NP").label([["a/NN", "b"]]) == [["O", "O"]]
     with pytest.raises(UsageError, match="regular expression"):
         PatternTagger("[", "NP")
@@ -83,6 +88,19 @@ def test_a_maximum_entropy_model_expects_the_counts_of_its_features(sentences, t
     assert again.label(rows) == model.label(rows)
     with pytest.raises(UsageError, match=r"'pso' in model.features; write pos"):
         LogLinearTagger(["pso"])
+
+
+def test_one_step_of_maximum_entropy_follows_the_gradient():
+    """With weights of 0, all tags are equally likely: the gradient is the count minus half of the words.
+
+    A tag that the word does not have in training keeps the weight 0.
+    """
+    model = LogLinearTagger(["word"], steps=1)
+    model.estimate([["a", "b", "a"], ["a"]], [["O", "B-NP", "O"], ["B-NP"]])
+    assert (model.names, model.classes) == (["word a", "word b"], ["B-NP", "O"])
+    step = model.weights[0, 1]
+    assert step > 0
+    np.testing.assert_allclose(model.weights / step, [[-1, 1], [1, 0]], rtol=1e-12)
 
 
 def test_features_of_a_word_are_those_of_the_book():

@@ -148,6 +148,16 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], dict[str, Check]]] = {
         },
     ),
     "elmo, words": (lambda: models.ELMo(WORDS, 64, 128, 1, 0.0, None).embedding, {"": uniform((6 / (V + 64)) ** 0.5)}),
+    # Words and padding begin with the same variance; convolutions begin as PyTorch's.
+    "window tagger": (
+        lambda: models.WindowTagger(50, WORDS, 100, 16, [(2, 64)], window=5, d_model=64, dropout=0.0),
+        {
+            "characters": lambda p: normal(1.0)(p[:PADDING]),
+            "(embedding|padding)": normal(1 / 10),
+            r"filters\.0": uniform((16 * 2) ** -0.5),
+            "convolution": uniform((164 * 5) ** -0.5),
+        },
+    ),
     "highway": (lambda: Highway(50), {"gate.bias": constant(-2), "": uniform(50**-0.5)}),
     "rnn": (lambda: models.RNNEncoderDecoder(V, 100, 8, 1, 0.0).embedding, {"": normal(0.1)}),
     "skip-gram": (lambda: models.SkipGram(WORDS, 20), {"": uniform(1 / 20)}),  # gensim

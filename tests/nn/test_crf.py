@@ -83,6 +83,17 @@ def test_the_gradient_of_the_partition_is_that_of_enumeration_in_fp64(crf):
         torch.testing.assert_close(slopes, expected, rtol=1e-12, atol=1e-12)
 
 
+def test_a_batch_of_single_words_is_a_softmax_of_the_sums_of_scores():
+    crf, given, words = CRF(K), emissions()[:, :1], torch.ones(B, dtype=torch.long)
+    torch.nn.init.normal_(crf.start), torch.nn.init.normal_(crf.end)
+    sums = crf.start + given[:, 0] + crf.end
+    partition = crf.log_partition(given, words)
+    torch.testing.assert_close(partition, sums.logsumexp(1))
+    shares = sums.softmax(1).sum(0)
+    slopes = torch.autograd.grad(partition.sum(), [crf.start, crf.transition, crf.end])
+    torch.testing.assert_close(slopes, (shares, torch.zeros(K, K), shares))
+
+
 def test_long_rows_and_great_scores_are_summed_without_overflow():
     crf, given = CRF(2), 1e3 * torch.ones(1, 500, 2)
     assert crf.log_partition(given, torch.tensor([500])).item() == pytest.approx(500 * (1e3 + math.log(2)))

@@ -34,6 +34,7 @@ def gradients(loss: torch.Tensor, tensors: list[torch.Tensor | None]) -> list[to
     return list(torch.autograd.grad(loss, [t for t in tensors if t is not None]))
 
 
+@pytest.mark.filterwarnings("error:Implicit dimension choice")  # torch guesses the dimension if none is given
 @pytest.mark.parametrize(("bias", "dtype"), [(False, torch.float32), (True, torch.float32), (True, torch.float64)])
 def test_value_and_gradients_are_those_of_the_cross_entropy_of_all_logits(bias, dtype, parts, way):
     tensors, labels = inputs(bias, dtype)

@@ -27,6 +27,7 @@ def test_a_words_vector_stands_before_its_characters():
 def test_words_that_differ_in_case_alone_share_a_vector_and_keep_their_characters():
     words = ["<unk>", "The", "dog", "the", "Dog", "THE", "Cat", "cat"]  # the last four have no vectors
     assert folded(words).tolist() == [0, 1, 2, 1, 2, 1, 6, 6]
+    assert folded(["Masse", "Maße", "masse", "maße"]).tolist() == [0, 1, 0, 1]  # the upper case of ß is SS
     given = layer(words, folds_case=True)
     output = given(torch.arange(8))
     for place, row in enumerate((0, 1, 2, 1, 2, 1, 0, 0)):

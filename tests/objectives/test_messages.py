@@ -43,7 +43,7 @@ def without_pairs() -> None:
     o.MaskedLM(bert, V, next_sentence=True).loss(MaskedBatch(ids, ids, one, one, one, None, one, 1.0, 1.0), None, 0)
 
 
-CUTOFFS = [[], [0, 5], [5, 5], [12, 5], [5, 20]]
+CUTOFFS = [[], [20], [0, 5], [5, 5], [12, 5], [5, 20], [5, 12, 20]]
 MISTAKES = [
     (lambda: causal(bilstm), r"BiLSTM reads the sentence from both sides.*recipe=recurrent/lstm or transformer/gpt"),
     (lambda: causal(elmo), "ELMo reads the sentence from both sides"),

@@ -171,6 +171,11 @@ def test_as_many_samples_as_words_are_all_of_them():
     assert (chances(WORDS + 1.0, 12) == 1).all() and (chances(WORDS + 1.0, 17) == 1).all()
 
 
+@pytest.mark.parametrize("samples", [1, 3])
+def test_the_weights_of_all_words_but_the_label_and_the_noise_are_unread(samples):
+    assert make("blackout", COUNTS, samples).unread_weights() == (6 - 1 - samples) * D
+
+
 def test_a_word_is_noise_as_often_as_its_chance_says():
     objective = make("sampled softmax", WORDS, samples=4)
     draws, seen, sizes = 4000, np.zeros(12), []

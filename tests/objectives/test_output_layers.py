@@ -86,6 +86,13 @@ def test_probabilities_are_the_products_of_the_levels(name, bias):
     assert objective.nats(hidden, labels).item() == pytest.approx(-log_probs.mean().item())
 
 
+def test_the_weights_of_a_cluster_are_read_as_often_as_its_words_occur():
+    """Cluster 1 has 16·4 + 4·7 weights and 42 of 100 words; cluster 2 has 16·1 + 1·8 weights and 8 of 100 words."""
+    objective = make("adaptive")
+    objective.count(np.repeat([10, 6, 1], [5, 7, 8]))
+    assert objective.unread_weights() == pytest.approx(0.58 * 92 + 0.92 * 24)
+
+
 def test_ids_that_do_not_fall_in_frequency_are_refused():
     objective = make("adaptive")
     objective.count(np.array([0, 90, *range(38, 20, -1)]))  # <unk> may be rare
