@@ -132,7 +132,7 @@ def test_features_are_those_of_enough_training_words():
     sentences = {"train": train, "test": [["a", "b", "d"], ["d"]]}
     splits = {name: [TaggedSentence(words, ["O"] * len(words)) for words in rows] for name, rows in sentences.items()}
     source = SimpleNamespace(inputs=[], splits=lambda: splits)
-    settings = {"features": pairs_of, "cutoff": 2, "batch_unit": "words", "reduction": "sum"}
+    settings = {"features": pairs_of, "cutoff": 2, "batch_unit": "words", "loss_unit": "sentences"}
     task = TaggingTask(source, **settings)
     assert task.features == ["a", "a b", "b", "a ."] and task.facts({}) == {"tags": 1, "features": 4}
     text = Vocabulary.of_texts(train, sentences["test"])
@@ -149,15 +149,17 @@ def test_features_are_those_of_enough_training_words():
 
 
 @pytest.mark.parametrize("world", [1, 2])
-def test_batches_of_words_whose_losses_are_summed(world):
+def test_batches_of_words_whose_losses_are_averaged_over_sentences(world):
     rows = [["w"] * n for n in (3, 1, 4, 2, 5, 3)]
     sentences = [TaggedSentence(words, ["O"] * len(words)) for words in rows]
     source = SimpleNamespace(inputs=[], splits=lambda: {"train": sentences})
-    task = TaggingTask(source, batch_unit="words", reduction="sum")
+    task = TaggingTask(source, batch_unit="words", loss_unit="sentences")
     text = Vocabulary.of_texts(rows, [])
     batches = task.batches(task.encode(LSTMTagger(text.vocab_size, text.words, 3, 2, 1, 0.0), text, sentences), 6, 0)
     epoch = [[batches.batch(step, rank, world) for rank in range(world)] for step in range(batches.steps_per_epoch)]
     words = [sum(int(part.n_words.sum()) for part in parts if part.weight) for parts in epoch]
     assert sum(words) == 18 and max(words) <= 6 and len(words) == 4
-    for parts in epoch:  # the mean of a process times its weight, averaged over processes, is the sum over all words
-        assert all(part.weight in (0, world * int(part.n_words.sum())) for part in parts)
+    for parts in epoch:  # a process's mean times its weight, averaged over processes, is the mean of sentences' sums
+        sentences = sum(len(part.n_words) for part in parts if part.weight)
+        weights = [world * int(part.n_words.sum()) / sentences for part in parts if part.weight]
+        assert [part.weight for part in parts if part.weight] == pytest.approx(weights)

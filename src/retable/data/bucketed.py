@@ -37,12 +37,12 @@ def count_weight(counts: np.ndarray, batch: Any, own: np.ndarray, places: np.nda
 
 
 def sum_weight(counts: np.ndarray, batch: Any, own: np.ndarray, places: np.ndarray, world: int) -> Any:
-    """Set the loss weight of one process's share of a batch, so that a mean over items becomes a sum over all items.
+    """Set the loss weight of one process's share of a batch, so that a mean over items becomes a mean of examples' sums.
 
     Args:
         counts: the number of items of each example, (n,).
     """
-    return batch._replace(weight=float(world * counts[own].sum()))
+    return batch._replace(weight=float(world * (counts[own].sum() / len(places))))
 
 
 @dataclass(frozen=True)

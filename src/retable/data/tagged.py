@@ -34,20 +34,21 @@ class TaggedBatch(NamedTuple):
     words: Tensor  # (B, W) int64, column in input_ids of the token that predicts each word's tag; padded with 0
     n_words: Tensor  # (B,) int64
     tags: Tensor  # (B, W) int64, padded with 0
-    weight: float = 1.0  # scales the process's loss, so that processes average to the mean or sum over all words
+    weight: float = 1.0  # scales the process's loss, so that processes average to the loss of the whole batch
     predicates: Tensor | None = None  # (B,) int64, column in input_ids of the predicate's token
     features: Tensor | None = None  # (B, W, F) int64, the ids of each word's features, padded with 0
 
 
-def encoded(examples: Sequence[TaggedExample], truncated: int = 0, summed: bool = False) -> Encoded:
+def encoded(examples: Sequence[TaggedExample], truncated: int = 0, by_sentence: bool = False) -> Encoded:
     """Prepare sentences for batches of similar length in words.
 
     Args:
         truncated: number of shortened sentences.
-        summed: whether the loss of a batch is the sum over its words instead of their mean.
+        by_sentence: whether the loss of a batch is the mean over its sentences, each with the sum over its words, instead
+            of the mean over its words.
     """
     n_words = np.array([len(example.words) for example in examples])
-    weigh = partial(sum_weight if summed else count_weight, n_words)
+    weigh = partial(sum_weight if by_sentence else count_weight, n_words)
     return Encoded(n_words, partial(pad_tagged, examples), weigh, truncated=truncated)
 
 

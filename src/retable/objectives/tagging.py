@@ -61,8 +61,8 @@ class Tagging(Objective):
     def loss(self, batch: TaggedBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], None]:
         """Compute the mean nats per word; with a CRF, the nats of all sentences, divided by the number of words.
 
-        The loss and the metric `loss` are multiplied by `batch.weight`, which can turn the mean into a sum over the
-        words.
+        The loss and the metric `loss` are multiplied by `batch.weight`, which can turn the mean over words into
+        a mean over sentences.
         """
         inside, logits = self._logits(batch)
         if self.crf is None:

@@ -155,7 +155,8 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
             tags. None: no features.
         cutoff: least number of words with a feature in training; rarer features are not used.
         batch_unit: unit of `batch_size`, which is the number of sentences, or the largest number of words.
-        reduction: whether the loss of a batch is the mean or the sum over its words.
+        loss_unit: unit over which the loss of a batch is averaged: words, or sentences, each with the sum over its
+            words.
     """
 
     kind = "tagging"
@@ -174,12 +175,12 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
         features: Callable[[Sequence[str]], Iterable[list[str]]] | None = None,
         cutoff: PositiveInt = 1,
         batch_unit: Literal["sentences", "words"] = "sentences",
-        reduction: Literal["mean", "sum"] = "mean",
+        loss_unit: Literal["words", "sentences"] = "words",
     ):
         self.inputs, self.convention, self.selects = sentences.inputs, convention, "f1" if scheme else "accuracy"
         self._source, self._scheme, self._roles = sentences, scheme, roles
         self._features, self._cutoff = features, cutoff
-        self._batch_in_words, self._sums_loss = batch_unit == "words", reduction == "sum"
+        self._batch_in_words, self._by_sentence = batch_unit == "words", loss_unit == "sentences"
 
     @property
     def splits(self) -> Sequence[str]:  # type: ignore[override]
@@ -290,7 +291,7 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
             rows.append(
                 TaggedExample(text.sentence(each.words), places, self._ids(each.tags), each.predicate, features)
             )
-        return encoded(rows, summed=self._sums_loss)
+        return encoded(rows, by_sentence=self._by_sentence)
 
     def _encode_tokens(self, model: Model, tokenizer: Tokenizer, examples: Sequence[TaggedSentence]) -> Encoded:
         start, end = ends_of_sequences(model, tokenizer)
@@ -309,7 +310,7 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
             features = self._features_of(each.words[:n_words])
             rows.append(TaggedExample(input_ids, words, self._ids(each.tags[:n_words]), features=features))
             truncated += is_cut
-        return encoded(rows, truncated, self._sums_loss)
+        return encoded(rows, truncated, self._by_sentence)
 
     def batches(self, encoded: Encoded, batch_size: int, seed: int) -> Bucketed:
         return Bucketed(encoded, batch_size, seed, self._batch_in_words)
