@@ -92,5 +92,5 @@ def _table(
         ]
         for system, columns in lists.items()
     }
-    columns = [Column(""), *(Column(below, word, numeric=False) for word, below in words)]
+    columns = [Column("neighbour"), *(Column(below, word, numeric=False) for word, below in words)]
     return Table(name, title, columns, panels, [note], panel="System")
