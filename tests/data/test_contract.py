@@ -21,7 +21,7 @@ from retable.data.cooccurrences import Cells, Cooccurrences
 from retable.data.corruption import BERTStyle, Corrupted, Deshuffling, IidDrop, IidSpans, MASSStyle, Prefix, RandomSpans
 from retable.data.masking import MaskedBatch, MaskedDocuments
 from retable.data.mixture import MixedCorpora, Mixture
-from retable.data.pairs import BucketedPairs, PairBatch, SentencePairs, longest_side, pad
+from retable.data.pairs import BucketedPairs, PairBatch, PairsBySentences, longest_side, pad
 from retable.data.shards import Shards
 from retable.data.streams import (
     CarriedStreams,
@@ -113,7 +113,7 @@ def sentence_pairs(folder: Any, seed: int) -> Any:
     sources, targets = [[*row, 1] for row in ROWS], [[*row, 1] for row in ROWS[::-1]]
     weigh = partial(count_weight, np.array([*map(len, targets)]))
     encoded = Encoded(longest_side(sources, targets), partial(pad, sources, targets), weigh)
-    return SentencePairs(encoded, targets, 5, seed)
+    return PairsBySentences(encoded, targets, 5, seed)
 
 
 def windows(folder: Any, seed: int) -> Any:
@@ -160,7 +160,7 @@ KINDS: dict[str, Callable[[Any, int], Any]] = {
        for name, make in BUCKETED.items()},
     "Bucketed, in words": of_words,
     "BucketedPairs": partial(pairs, 60), "BucketedPairs, few": partial(pairs, 15),
-    "SentencePairs": sentence_pairs, "Windows": windows, "Cooccurrences": cells,
+    "PairsBySentences": sentence_pairs, "Windows": windows, "Cooccurrences": cells,
     "Mixture": parts_of_a_mixture, "MixedCorpora": corpora, "TaskExamples": tasks,
     "MultitaskMixture": multitask,
 }  # fmt: skip
@@ -257,7 +257,7 @@ def test_a_batch_is_a_function_of_seed_and_step(name, folder):
 @pytest.mark.parametrize("name", KINDS)
 def test_the_processes_batches_make_up_the_whole(name, folder):
     batches = KINDS[name](folder, 1)
-    bucketed = name.startswith(("Bucketed", "SentencePairs"))
+    bucketed = name.startswith(("Bucketed", "PairsBySentences"))
     for step in (0, 1, batches.steps_per_epoch + 1):
         batch = batches.batch(step)
         whole = things(batch)

@@ -237,7 +237,5 @@ def test_pairs_of_equal_length_stay_in_the_order_that_is_drawn():
 
 
 def test_too_long_a_sentence():
-    with pytest.raises(
-        UsageError, match=r"40 tokens .* batch of task\.max_tokens=39; write task\.max_tokens=40 or more"
-    ):
+    with pytest.raises(UsageError, match=r"40 tokens .* batch of batch_size=39; write batch_size=40 or more"):
         batches_of(limit=39)

@@ -22,6 +22,17 @@ def tagger(directions: int) -> LSTMTagger:
     return LSTMTagger(6, WORDS, d_embedding=3, d_model=4, directions=directions, dropout=0.0)
 
 
+def test_words_share_a_vector_whatever_their_part_of_speech_but_words_with_a_slash_are_whole():
+    def vectors(*words):
+        model = LSTMTagger(len(words), words, d_embedding=3, d_model=4, directions=0, dropout=0.0)
+        return model(torch.arange(len(words))[None], torch.tensor([len(words)]))[0]
+
+    tagged = vectors("<unk>", "and/CC", "and/NN", "and/or/CC")
+    assert torch.equal(tagged[1], tagged[2]) and not torch.equal(tagged[1], tagged[3])
+    plain = vectors("<unk>", "and", "and/or")
+    assert not torch.equal(plain[1], plain[2])
+
+
 @pytest.mark.parametrize(
     ("word", "expected"),
     [

@@ -9,6 +9,7 @@ from retable.corpora.columns import TaggedSentence
 from retable.corpora.conllu import read_conllu
 from retable.data.spelling import Vocabulary
 from retable.metrics.spans import span_metrics
+from retable.models.estimated_taggers import PatternTagger
 from retable.models.lstm_tagger import LSTMTagger
 from retable.models.tagger import BiLSTMTagger
 from retable.tasks.tagged import TaggedFiles, TaggedText, TaggingTask
@@ -146,6 +147,14 @@ def test_features_are_those_of_enough_training_words():
     del splits["train"]
     assert again.encode(model, text, task.examples("test")).pad([0]).features.tolist() == [[[1, 2], [3, 0], [0, 0]]]
     assert TaggingTask(source).features == []
+
+
+@pytest.mark.parametrize("settings", [{"features": pairs_of}, {"batch_unit": "words"}, {"loss_unit": "sentences"}])
+def test_a_model_that_is_trained_at_once_has_no_settings_of_batches(settings):
+    task = TaggingTask(SimpleNamespace(inputs=[]), **settings)
+    with pytest.raises(UsageError, match=r"PatternTagger is not trained in batches; remove task\.features, "):
+        task.require(PatternTagger, 0)
+    TaggingTask(SimpleNamespace(inputs=[])).require(PatternTagger, 0)
 
 
 @pytest.mark.parametrize("world", [1, 2])

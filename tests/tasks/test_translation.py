@@ -10,6 +10,7 @@ from retable.core.errors import UsageError
 from retable.generation.beam_search import BeamSearch
 from retable.inference.tasks import Translator
 from retable.inference.writing import TaskWriting, Writer
+from retable.evaluation.translation import nats_of_pairs
 from retable.models.context_encoder_decoder import ContextEncoderDecoder
 from retable.models.convolutional_encoder_decoder import ConvolutionalEncoderDecoder
 from retable.tasks.translation import Pair, TranslationTask
@@ -44,8 +45,18 @@ def test_a_text_longer_than_a_batch_is_translated_and_measured(loss):
     assert len(predictions) == 3 and all((each.nats is not None) == loss for each in predictions)
     places = np.concatenate([*map(np.asarray, task.validation(PAIRS, encoded)._places)])
     assert sorted(places.tolist()) == [0, 1, 2]
-    with pytest.raises(UsageError, match=r"6 tokens .* task\.max_tokens=4; write task\.max_tokens=6 or more$"):
+    with pytest.raises(UsageError, match=r"6 tokens .* batch_size=4; write batch_size=6 or more$"):
         task.batches(encoded, 4, seed=1)
+
+
+def test_the_loss_of_batches_of_sentences_is_the_mean_of_the_means_of_batches():
+    task = task_of(sentences=2, loss=True)
+    objective = objective_of(task)
+    encoded = task.encode(objective.model, TEXT, PAIRS)
+    first, second, third = nats_of_pairs(objective, [np.array([i]) for i in range(3)], encoded.pad)
+    units = task.units(PAIRS, task.predict(objective, encoded))  # the batches: pairs 1 and 2, and pair 3
+    expected = ((first + second) / (2 + 4) + third / 2) / 2
+    assert units["nats"].sum() / units["target_tokens"].sum() == pytest.approx(expected, rel=1e-5)
 
 
 def test_no_texts_have_no_translations():

@@ -118,7 +118,10 @@ def test_cleaned_words_are_those_of_replacements_one_after_the_other():
 
 def test_source_and_target_have_separate_vocabularies(tmp_path):
     (tmp_path / "sources.txt").write_text("x y x\nx z\n")
-    tokenizer = word.train_separate(LINES, str(tmp_path / "sources.txt"), min_count=2, first=["<pad>", "<sos>"])
+    (tmp_path / "targets.txt").write_text("".join(f"{line}\n" for line in LINES))
+    files = {side: str(tmp_path / f"{side}s.txt") for side in ("source", "target")}
+    both = ["x y x", *LINES, "x z"]  # a training text may contain the sources, too
+    tokenizer = word.train_separate(both, **files, min_count=2, first=["<pad>", "<sos>"])
     assert tokenizer.words == ["<pad>", "<sos>", "<unk>", "<eos>", "a", "b"] and tokenizer.vocab_size == 6
     assert tokenizer.source.words == ["<pad>", "<sos>", "<unk>", "<eos>", "x"] and tokenizer.source_vocab_size == 5
     assert tokenizer.encode("a x") == [4, 2] and tokenizer.source.encode("a x") == [2, 4]

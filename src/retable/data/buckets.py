@@ -92,15 +92,10 @@ class TokenBuckets(Buckets):
 def cut(lengths: np.ndarray, max_tokens: int) -> list[int]:
     """Cut sequences into batches of at most `max_tokens` tokens, including padding.
 
-    The lengths of the sequences, `lengths`, must be in ascending order.
+    The lengths of the sequences, `lengths`, must be in ascending order, and none may be larger than `max_tokens`.
 
     Returns: the index of each batch's first sequence, followed by the total number of sequences.
-    Raises: UsageError: one sequence is longer than `max_tokens`.
     """
-    if lengths[-1] > max_tokens:
-        raise UsageError(
-            f"a sentence of {lengths[-1]} tokens does not fit into a batch of {max_tokens}; write a larger limit"
-        )
     cuts = [0]
     for place, length in enumerate(lengths.tolist()):
         if (place + 1 - cuts[-1]) * length > max_tokens:

@@ -43,7 +43,7 @@ class BucketedPairs:
 
     def __init__(self, sources: Sequences, targets: Sequences, max_tokens: int, seed: int, start: int | None = None):
         self._sources, self._targets, self._start = sources, targets, start
-        self._buckets = TokenBuckets(longest_side(sources, targets), max_tokens, seed, "task.max_tokens")
+        self._buckets = TokenBuckets(longest_side(sources, targets), max_tokens, seed, "batch_size")
         self.steps_per_epoch = self._buckets.steps_per_epoch
         self.tokens_per_step = sum(map(len, targets)) / self.steps_per_epoch
 
@@ -61,8 +61,12 @@ class BucketedPairs:
         return padded._replace(weight=world * labels / all_labels)
 
 
-class SentencePairs(Bucketed):
-    """Training batches of at most `batch_size` pairs of similar lengths."""
+class PairsBySentences(Bucketed):
+    """Training batches of at most `batch_size` pairs of similar `encoded.lengths`.
+
+    Args:
+        targets: the target of each pair, by which the tokens of a step are counted.
+    """
 
     def __init__(self, encoded: Encoded, targets: Sequences, batch_size: int, seed: int):
         super().__init__(encoded, batch_size, seed)

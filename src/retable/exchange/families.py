@@ -195,7 +195,8 @@ def settings_of_head(objective: nn.Module) -> Settings:
                 "pairs": objective.pairs,
             }
         case Tagging():
-            return {"crf": objective.crf is not None, "task.features": objective.features is not None or None}
+            features = True if objective.features is not None else None
+            return {"crf": objective.crf is not None, "task.features": features}
     return {}
 
 

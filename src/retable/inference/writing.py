@@ -36,7 +36,7 @@ class Writer:
         self._tokenizer, boundary = tokenizer, tokenizer.boundary
         objective = system.objective if isinstance(system, TrainedSystem) else None
         self.continues_prompt = not isinstance(objective, Writing)
-        self.reader = tokenizer if self.continues_prompt else tokenizer.source
+        self.reader = tokenizer.source if isinstance(objective, Translation) else tokenizer
         self._before: list[int] = []  # the start mark of sources
         self.model: NextToken
         if not isinstance(objective, Writing):

@@ -79,7 +79,8 @@ class LSTMTagger(Encoder):
     """An encoder with one hidden state per word: its vector, or the states of one or two LSTMs.
 
     Args:
-        words: words with or without their part of speech; those that differ only in case share a vector.
+        words: words, all of which or none of which are followed by their part of speech, as in `dog/NN`. Words that
+            differ only in case, or in the part of speech, share a vector.
         unknown: id of the unknown word, whose vector also stands for the words after the first `vocab_size`.
         d_model: width of each LSTM's states.
         directions: 2 for LSTMs that read from both ends, 1 for one that reads from the left, 0 for word vectors only.
@@ -99,7 +100,8 @@ class LSTMTagger(Encoder):
         unknown: NonNegativeInt = 0,
     ):
         super().__init__()
-        plain = [split_word(word)[0] for word in words]
+        with_parts = all("/" in word for word in words if not word.startswith("<"))
+        plain = [split_word(word)[0] for word in words] if with_parts else words
         self.input = WordInput(vocab_size, plain, unknown, d_embedding, folds_case=True)
         self.lstms = nn.ModuleList(PeepholeLSTM(d_embedding, d_model) for _ in range(directions))
         self.d_model = directions * d_model or d_embedding

@@ -149,7 +149,11 @@ class TransformerEncoderDecoder(EncoderDecoder):
         self.apply(self.initialise)
 
     def initialise(self, module: nn.Module) -> None:
-        """Draw Glorot-uniform weights and N(0, 1/D) embeddings, and set biases to 0, also for the softmax layer."""
+        """Set the initial values of a layer, which may be the softmax layer.
+
+        Weights are Glorot-uniform. With `glorot`, embeddings are Glorot-uniform, too, and biases keep PyTorch's initial
+        values. Otherwise, embeddings are N(0, 1/D), and biases are 0.
+        """
         if self.init == "glorot":
             if isinstance(module, nn.Linear | nn.Embedding):
                 nn.init.xavier_uniform_(module.weight)

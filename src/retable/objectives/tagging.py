@@ -89,7 +89,8 @@ class Tagging(Objective):
         inside = torch.arange(batch.words.shape[1], device=hidden.device) < batch.n_words[:, None]
         states = hidden.take_along_dim(batch.words[:, :, None], dim=1)[inside]  # (N, D)
         logits = self.head(self.dropout(states)).float()
-        if self.features is not None and batch.features is not None:
+        if self.features is not None:
+            assert batch.features is not None
             logits = logits + self.features(batch.features[inside])  # (N, F) to (N, K)
         return inside, logits
 

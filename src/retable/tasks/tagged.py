@@ -154,7 +154,8 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
         features: function that returns the features of each word of a sentence. A feature is connected directly to the
             tags. None: no features.
         cutoff: least number of words with a feature in training; rarer features are not used.
-        batch_unit: unit of `batch_size`, which is the number of sentences, or the largest number of words.
+        batch_unit: unit of `batch_size`, which is the number of sentences, or the largest number of words,
+            including padding.
         loss_unit: unit over which the loss of a batch is averaged: words, or sentences, each with the sum over its
             words.
     """
@@ -199,6 +200,10 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
             require_no_predicate(d_predicate)
         if not issubclass(model, Estimated):
             require_token_states(model, "be tagged by")
+        elif self._features or self._batch_in_words or self._by_sentence:
+            raise UsageError(
+                f"{model.__name__} is not trained in batches; remove task.features, task.batch_unit and task.loss_unit"
+            )
 
     @cached_property
     def _sentences(self) -> dict[str, list[TaggedSentence]]:

@@ -18,7 +18,8 @@ from retable.corpora.pairs import pair_splits, read_pairs
 from retable.corpora.spacy_words import spacy_words
 from retable.data.batches import Batches
 from retable.data.bucketed import Encoded, count_weight
-from retable.data.pairs import BucketedPairs, SentencePairs, Sequences, encode_lines, longest_side, pad, pairs_by_length
+from retable.data.buckets import by_length
+from retable.data.pairs import BucketedPairs, PairsBySentences, Sequences, encode_lines, longest_side, pad, pairs_by_length
 from retable.evaluation import translation
 from retable.generation.strategy import Strategy
 from retable.metrics.translation import METRICS, STATISTICS, signatures, translation_counts
@@ -76,7 +77,8 @@ class TranslationTask(Task[Pair, Translated]):
             losses are measured on batches in the order of the file. This only matters if the model reads padding.
         start: the token with which each source and the decoder's inputs begin; by default, sources have no start mark,
             and the decoder's inputs begin with the end mark.
-        loss: whether to measure the loss of test sets, in nats per target token.
+        loss: whether to measure the loss of test sets in nats per target token. With `sentences`, the loss is the mean
+            over batches of each batch's mean, as tutorials compute it.
         words: language by whose spaCy tokenizer translations are split again before they are scored.
     """
 
@@ -121,6 +123,8 @@ class TranslationTask(Task[Pair, Translated]):
 
     def require(self, model: type[Model], d_predicate: int) -> None:
         require_writer(model)
+        if self._words:
+            spacy_words(self._words)  # spaCy is needed only after training, but its absence is reported before
 
     def examples(self, split: str) -> list[Pair]:
         return [Pair(*pair) for pair in zip(*read_pairs(self._folder, split), strict=True)]
@@ -165,9 +169,7 @@ class TranslationTask(Task[Pair, Translated]):
         """Return the indices of the pairs of each batch for which losses are measured."""
         if self._sentences is None:
             return pairs_by_length(encoded.sources, encoded.targets, self._max_tokens)
-        lengths = encoded.lengths
-        order = np.argsort(lengths, kind="stable") if self._by_length else np.arange(len(lengths))
-        return [order[first : first + self._sentences] for first in range(0, len(order), self._sentences)]
+        return [*by_length(encoded.lengths if self._by_length else np.zeros_like(encoded.lengths), self._sentences)]
 
     def batches(self, encoded: Encoded, batch_size: int, seed: int) -> Batches:
         """Return training batches of at most `batch_size` tokens or, if `sentences` is set, sentences.
@@ -180,7 +182,7 @@ class TranslationTask(Task[Pair, Translated]):
         assert isinstance(encoded, Pairs)
         if self._sentences is not None:
             lengths = encoded.lengths if self._by_length else np.zeros_like(encoded.lengths)
-            return SentencePairs(replace(encoded, lengths=lengths), encoded.targets, batch_size, seed)
+            return PairsBySentences(replace(encoded, lengths=lengths), encoded.targets, batch_size, seed)
         return BucketedPairs(encoded.sources, encoded.targets, batch_size, seed, encoded.start)
 
     def predict(self, objective: Objective, encoded: Encoded) -> list[Translated]:
@@ -192,7 +194,7 @@ class TranslationTask(Task[Pair, Translated]):
         texts = [" ".join(line.split()) for line in tokenizer.decode_batch(translations)]
         nats = [None] * len(texts)
         if self._loss:
-            nats = translation.nats_of_pairs(objective, self._measured_batches(encoded), encoded.pad).tolist()
+            nats = self._nats(objective, encoded).tolist()
         predictions = []
         for place, (source, ids, text) in enumerate(zip(sources, translations, texts, strict=True)):
             ended = [*ids, tokenizer.boundary]
@@ -207,6 +209,16 @@ class TranslationTask(Task[Pair, Translated]):
                 )
             )
         return predictions
+
+    def _nats(self, objective: Translation, encoded: Pairs) -> NDArray[np.float64]:
+        """Return the nats of each target; with `sentences`, weighted so that batches have equal shares of the loss."""
+        batches = self._measured_batches(encoded)
+        nats = translation.nats_of_pairs(objective, batches, encoded.pad)
+        if self._sentences is not None:
+            lengths = np.array([len(target) for target in encoded.targets])
+            for places in batches:
+                nats[places] *= lengths.sum() / len(batches) / lengths[places].sum()
+        return nats
 
     def units(self, examples: Sequence[Pair], predictions: Sequence[Translated]) -> pd.DataFrame:
         split = spacy_words(self._words) if self._words else str.split

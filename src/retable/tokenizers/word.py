@@ -58,17 +58,20 @@ def train(
     return Tokenizer(tokenizer)
 
 
-def train_separate(lines: Iterable[str], source: str, vocabulary: Iterable[str] = (), **settings: Any) -> Tokenizer:
+def train_separate(
+    lines: Iterable[str], source: str, target: str, vocabulary: Iterable[str] = (), **settings: Any
+) -> Tokenizer:
     """Build a tokenizer with separate vocabularies of sources and targets, for translation.
 
     Args:
-        lines: the targets.
+        lines: the corpus's training text, which may contain sources; it is not read.
         source: the file of the sources.
+        target: the file of the targets.
         vocabulary: words of a closed vocabulary of the targets.
         settings: settings of `train`, for both vocabularies.
     """
     sources = train(read_lines(Path(source)), **settings)
-    return train(lines, vocabulary=vocabulary, **settings).with_source(sources)
+    return train(read_lines(Path(target)), vocabulary=vocabulary, **settings).with_source(sources)
 
 
 def train_uncased(lines: Iterable[str], vocabulary: Iterable[str] = (), cleaned: bool = False) -> Tokenizer:
