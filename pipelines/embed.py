@@ -11,7 +11,7 @@ from pipelines.config.conf import chosen
 from retable.core.artifacts import require
 from retable.core.errors import UsageError
 from retable.core.settings import build
-from retable.models.word2vec_format import write_word2vec
+from retable.models.vector_files import write_word2vec
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
 

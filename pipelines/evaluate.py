@@ -18,6 +18,7 @@ from pipelines.app.run_folder import run_folder
 from pipelines.app.stage import stage
 from pipelines.config.errors import is_main_process
 from retable.core.artifacts import read_run, require, root, write_metrics
+from retable.core.compressed import file_of, plain_name
 from retable.core.errors import UsageError
 from retable.core.settings import build
 from retable.inference.find import PAYLOAD
@@ -30,8 +31,9 @@ def evaluate(cfg: DictConfig) -> None:
     if cfg.vectors:
         source = Path(cfg.vectors)
         # Every embed cell has a file vectors.bin, so the new cell gets the name of the embed cell and not of the file.
-        name = source.parent.name if source.stem == "vectors" else source.stem
-        inputs, cells, seed = [require(source)], [], 0
+        stem = Path(plain_name(source)).stem
+        name = source.parent.name if stem == "vectors" else stem
+        inputs, cells, seed = [require(file_of(source))], [], 0
         # The cell's name, which is the default `out`, is replaced. An `out` that the user set stays unchanged.
         corpus, place = "vectors", cfg.out.replace(cfg.cell, f"vectors/{name}")
         system = load_vectors(source)

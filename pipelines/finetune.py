@@ -61,6 +61,8 @@ def finetune(cfg: DictConfig) -> None:
         record.extra["vocab_size"] = learner.text.vocab_size
         record.extra["examples"] = {split: len(rows) for split, rows in learner.examples.items()}
         record.extra["shortened"] = {split: rows.truncated for split, rows in learner.encoded.items()}
+        if learner.coverage is not None:
+            record.extra["coverage"] = learner.coverage
         if cfg.examples is not None:
             record.extra["protocol"] = f"{len(learner.examples['train'])} labels"
         record.extra |= learner.task.facts(learner.examples)

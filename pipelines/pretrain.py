@@ -42,6 +42,7 @@ def learn(cfg: DictConfig) -> None:
     import torch
 
     from pipelines.app.init_from import continue_from, initialise_input, open_checkpoint
+    from pipelines.app.task_text import pretrained_vectors
     from pipelines.app.training import train
     from retable.data.batches import Measure
     from retable.objectives.base import CountsWords
@@ -54,7 +55,14 @@ def learn(cfg: DictConfig) -> None:
     tokens, validation = (read_tokens(path, tokenizer.vocab_size) for path in inputs[1:])
     torch.manual_seed(cfg.seed)
     model = build_model(cfg, tokenizer)
-    inputs += initialise_input(model, cfg, tokenizer)
+    counts = {}
+    if cfg.embedding != "random":
+        for split, ids in (("train", tokens), ("validation", validation)):
+            frequencies = np.bincount(ids, minlength=tokenizer.vocab_size).tolist()
+            counts[split] = {word: n for word, n in zip(tokenizer.words, frequencies, strict=True) if n}
+    pretrained = pretrained_vectors(cfg, tokenizer.words, counts)
+    initialise_input(model, cfg, tokenizer.words, pretrained)
+    inputs += pretrained.inputs if pretrained else []
     objective = build_objective(cfg, tokenizer, model)
     if isinstance(objective, CountsWords):
         objective.count(np.bincount(tokens, minlength=tokenizer.vocab_size))
@@ -78,6 +86,8 @@ def learn(cfg: DictConfig) -> None:
         held_out = MeanMetrics(build_batches(cfg, tokenizer, folder, "validation", SEED))
 
     with run_folder(cfg, inputs, [folder], cfg.system, cfg.seed, corpus=chosen("corpus")) as record:
+        if pretrained:
+            record.extra["coverage"] = pretrained.coverage
         if start.inputs:
             record.extra["drawn"] = start.drawn
         best = Best("validation/loss", cfg.patience) if cfg.get("patience") else None

@@ -114,7 +114,7 @@ def test_a_target_that_is_none_of_the_projects_own(target):
 
 def test_what_a_function_makes_decides_where_it_can_stand():
     convention = resolve("retable.corpora.conventions.penn_treebank")
-    writer = resolve("retable.models.word2vec_format.write_word2vec")
+    writer = resolve("retable.models.vector_files.write_word2vec")
     place = Callable[[str], str] | None
     assert makes(convention, place, partial=True)
     assert not makes(convention, place) and not makes(writer, place, partial=True)
@@ -129,7 +129,7 @@ EVIL = [
     {"_target_": "shutil.copyfile", "src": "config.yaml", "dst": "escaped"},
     {"_target_": "pathlib.Path.write_text", "self": "escaped", "data": "x"},
     {"_target_": "retable.core.artifacts.write_json", "path": "escaped", "value": {}},
-    {"_target_": "retable.models.word2vec_format.write_word2vec", "path": "escaped", "words": [], "vectors": []},
+    {"_target_": "retable.models.vector_files.write_word2vec", "path": "escaped", "words": [], "vectors": []},
     {"_target_": "retable.training.observers.RateFinder", "figure": "escaped"},
     {"_target_": "retable.corpora.text.write_corpus", "folder": "escaped", "train": "a", "validation": "b"},
     CARRIED | {"_args_": [3]},

@@ -1,6 +1,7 @@
 """Initialise models from the weights of a cell or checkpoint, or from word vectors, instead of at random."""
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -8,15 +9,16 @@ import numpy as np
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
-from pipelines.app.task_text import Vectors
+from pipelines.app.task_text import Pretrained
 from pipelines.config.conf import chosen
+from pipelines.config.errors import is_main_process
 from retable.core.artifacts import require
 from retable.core.errors import UsageError
 from retable.core.settings import build
 from retable.data.spelling import Vocabulary
+from retable.data.word_vectors import summary
 from retable.inference.systems import read_config
 from retable.models.base import EncoderDecoder, Model
-from retable.models.word2vec_format import read_word2vec
 from retable.nn.embedding import initialise_embedding
 from retable.objectives.base import Objective
 from retable.tasks.base import Text
@@ -27,13 +29,21 @@ if TYPE_CHECKING:
     from retable.exchange.checkpoint import Checkpoint
 
 
+FEWEST = 0.1  # share of training tokens; if fewer have a vector, the vectors are probably of another language
+
+
 class Start(NamedTuple):
     inputs: list[Path]
     drawn: list[str]  # parameters that stay randomly initialised, while other parameters get pretrained weights
 
 
 def initialise(
-    cfg: DictConfig, objective: Objective, model: Model, text: Text, vectors: Vectors, checkpoint: "Checkpoint | None"
+    cfg: DictConfig,
+    objective: Objective,
+    model: Model,
+    text: Text,
+    pretrained: Pretrained | None,
+    checkpoint: "Checkpoint | None",
 ) -> list[Path]:
     """Load the weights of the cell `cfg.init` or of a checkpoint into `model`, and word vectors into its input layer.
 
@@ -42,10 +52,10 @@ def initialise(
         objective: the objective that trains `model`.
         model: the model to initialise and, if configured, to freeze.
         text: the tokenizer; for a model that reads the spelling of words, the vocabulary instead of a tokenizer.
-        vectors: vectors of the vocabulary's words; unused if `text` is a tokenizer.
+        pretrained: vectors of the text's words; None if no file has vectors.
         checkpoint: the checkpoint to load instead of a cell.
 
-    Returns: the files that were read, except the file that contains `vectors`.
+    Returns: the files that were read, except the file of `pretrained`.
     Raises: UsageError: frozen parts would keep random weights, or the weights do not fit the model.
     """
     inputs: list[Path] = []
@@ -64,13 +74,8 @@ def initialise(
         )
     if cfg.frozen:
         freeze(model)
-    if isinstance(text, Vocabulary):
-        if vectors:
-            rows = np.stack(list(vectors.values()))
-            initialise_embedding(_embedding(model), text.known, list(vectors), rows)
-        freeze_input(model, cfg)
-        return inputs
-    return inputs + initialise_input(model, cfg, text)
+    initialise_input(model, cfg, text.known if isinstance(text, Vocabulary) else text.words, pretrained)
+    return inputs
 
 
 def continue_from(
@@ -164,32 +169,37 @@ def freeze(model: Model) -> None:
     model.requires_grad_(False)
 
 
-def initialise_input(model: Model, cfg: DictConfig, tokenizer: Tokenizer) -> list[Path]:
-    """Initialise the input layer from the word2vec file `cfg.embedding`, unless `embedding` is "random".
+def initialise_input(model: Model, cfg: DictConfig, words: Sequence[str], pretrained: Pretrained | None) -> None:
+    """Initialise the input layer with pretrained word vectors, if `embedding` names a file.
 
-    With `cfg.freeze_embedding`, the layer is not trained.
+    With `cfg.freeze_embedding`, the layer is not trained. A line in the log has the numbers of words with a vector.
 
-    Returns: a list with the word2vec file, or an empty list if `embedding` is "random".
+    Args:
+        words: the word of each row of the input layer.
+
+    Raises: UsageError: the model has no layer of word vectors, or the layer has another width.
     """
-    inputs = []
-    if cfg.embedding != "random":
-        inputs.append(require(Path(cfg.embedding)))
-        initialise_embedding(_embedding(model), tokenizer.words, *read_word2vec(inputs[0]))
-    freeze_input(model, cfg)
-    return inputs
-
-
-def freeze_input(model: Model, cfg: DictConfig) -> None:
-    """Freeze the input layer if `cfg.freeze_embedding` is true."""
-    if cfg.freeze_embedding:
-        if cfg.embedding == "random":
+    if cfg.embedding == "random":
+        if cfg.freeze_embedding:
             raise UsageError(
                 "freeze_embedding=true would freeze random vectors; write embedding=FILE, or remove freeze_embedding"
             )
-        _embedding(model).requires_grad_(False)
-
-
-def _embedding(model: Model) -> nn.Embedding:
-    if (embedding := model.input_embedding) is None:
+        return
+    embedding = model.input_embedding
+    if embedding is None or pretrained is None:
         raise UsageError(f"{type(model).__name__} has no layer of word vectors; write embedding=random")
-    return embedding
+    vectors = np.stack(list(pretrained.vectors.values()))
+    if (width := vectors.shape[1]) != embedding.embedding_dim:
+        name = "d_embedding" if "d_embedding" in cfg.model else "d_model"
+        raise UsageError(
+            f"the vectors of {cfg.embedding} have {width} dimensions, but the model's have {embedding.embedding_dim}; "
+            f"write model.{name}={width}"
+        )
+    initialise_embedding(embedding, words, list(pretrained.vectors), vectors)
+    if cfg.freeze_embedding:
+        embedding.requires_grad_(False)
+    if is_main_process():
+        print(f"embedding={cfg.embedding}: {summary(pretrained.coverage)}", file=sys.stderr)
+        if pretrained.coverage["tokens"].get("train", 1) < FEWEST:
+            print(f"warning: fewer than {FEWEST:.0%} of the training tokens have a vector; check the language and case "
+                  "of the vectors", file=sys.stderr)  # fmt: skip

@@ -39,6 +39,7 @@ class Learner(NamedTuple):
     examples: dict[str, Any]  # by split
     encoded: dict[str, Encoded]  # by split
     inputs: list[Path]  # files that were read
+    coverage: dict[str, Any] | None  # the words that have a pretrained vector; None with embedding=random
 
 
 def open_learner(cfg: DictConfig, task: Task[Any, Any]) -> Learner:
@@ -47,18 +48,16 @@ def open_learner(cfg: DictConfig, task: Task[Any, Any]) -> Learner:
     examples = {split: task.examples(split) for split in task.splits}
     if cfg.examples is not None:
         examples["train"] = subsample(examples["train"], cfg.examples, cfg.seed)
-    if (checkpoint := open_checkpoint(cfg)) is None:
-        text, vectors, inputs = text_of_task(cfg, task, kind, examples)
-    else:
-        text, vectors, inputs = checkpoint.tokenizer, {}, []
+    checkpoint = open_checkpoint(cfg)
+    text, pretrained, inputs = text_of_task(cfg, task, kind, examples, checkpoint)
     torch.manual_seed(cfg.seed)
     # A frozen model's hidden states are used as fixed features, so dropout is turned off.
     model = build_model(cfg, text, **({"dropout": 0.0} if cfg.frozen else {}))
     objective = task.objective(model, text, **cfg.head)
     with placed(task.inputs):
         encoded = {split: task.encode(model, text, rows) for split, rows in examples.items()}
-    inputs += task.inputs + initialise(cfg, objective, model, text, vectors, checkpoint)
-    return Learner(task, text, objective, examples, encoded, inputs)
+    inputs += task.inputs + initialise(cfg, objective, model, text, pretrained, checkpoint)
+    return Learner(task, text, objective, examples, encoded, inputs, pretrained.coverage if pretrained else None)
 
 
 def learn(cfg: DictConfig, learner: Learner, record: RunFolder) -> None:

@@ -1,53 +1,119 @@
-"""The tokenizer or vocabulary for a task's texts, and samples of the task's training examples."""
+"""The tokenizer or vocabulary for a task's texts, pretrained vectors of its words, and samples of training examples."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from omegaconf import DictConfig
 
 from retable.core.artifacts import require
+from retable.core.compressed import file_of
 from retable.core.errors import UsageError
 from retable.data.spelling import Vocabulary
-from retable.data.word_vectors import vectors_of
+from retable.data.word_vectors import FORMS, coverage, look_up
 from retable.inference.texts import tokenizer_files
 from retable.models.base import Estimated, Model
-from retable.models.word2vec_format import read_word2vec
+from retable.models.vector_files import read_vectors
 from retable.tasks.base import Example, Task, Text
 from retable.tokenizers.tokenizer import Tokenizer
 
-Vectors = dict[str, np.ndarray]
+if TYPE_CHECKING:
+    from retable.exchange.checkpoint import Checkpoint
+
+
+class Pretrained(NamedTuple):
+    """The vectors in the file `embedding` for the words that a model reads."""
+
+    vectors: dict[str, np.ndarray]  # by word
+    coverage: dict[str, Any]  # the words that have a vector, see `retable.data.word_vectors.coverage`
+    inputs: list[Path]  # the file that was read
 
 
 def text_of_task(
-    cfg: DictConfig, task: Task[Example, Any], model: type[Model], examples: Mapping[str, Sequence[Example]]
-) -> tuple[Text, Vectors, list[Path]]:
+    cfg: DictConfig,
+    task: Task[Example, Any],
+    model: type[Model],
+    examples: Mapping[str, Sequence[Example]],
+    checkpoint: "Checkpoint | None",
+) -> tuple[Text, Pretrained | None, list[Path]]:
     """Open the tokenizer, or build the vocabulary, that turns a task's texts into ids.
 
     Args:
-        cfg: configuration of finetune; `tokens` and `embedding` are used.
+        cfg: configuration of finetune; `tokens`, `embedding` and `lookup` are used.
         task: the task.
         model: class of the model, which reads tokens or the spelling of words.
         examples: the task's examples by split.
+        checkpoint: the checkpoint that the model starts from, whose tokenizer is used.
 
-    Returns: the tokenizer, or the vocabulary of the examples' words; the vectors in the file `cfg.embedding` for the
-        words of the vocabulary; and the files that were read. The vocabulary is empty for a task without words, and for
-        an `Estimated` model, which reads the words themselves.
+    Returns: the tokenizer, or the vocabulary of the examples' words; the pretrained vectors; and the files that were
+        read. The vocabulary is empty for a task without words, and for an `Estimated` model, which reads the words
+        themselves.
     """
-    if task.has_no_text or issubclass(model, Estimated):
-        return Vocabulary([], []), {}, []
-    if not (task.in_words and model.reads_words):
-        files = tokenizer_files(Path("outputs/tokenize", cfg.tokens, "tokenizer.json"))
-        return Tokenizer.load(files[0]), {}, files
-    texts = {split: list(task.words(rows)) for split, rows in examples.items()}
-    vectors, inputs = {}, []
-    if cfg.embedding != "random":
-        inputs.append(require(Path(cfg.embedding)))
-        words = (word for of_split in texts.values() for words in of_split for word in words)
-        vectors = vectors_of(words, *read_word2vec(inputs[0]), task.convention or str)
-    others = (words for split, of_split in texts.items() if split != "train" for words in of_split)
-    return Vocabulary.of_texts(texts["train"], others, vectors), vectors, inputs
+    if checkpoint is None and (task.has_no_text or issubclass(model, Estimated)):
+        return Vocabulary([], []), None, []
+    if checkpoint is None and task.in_words and model.reads_words:
+        texts = {split: list(task.words(rows)) for split, rows in examples.items()}
+        counts = {split: Counter(chain.from_iterable(of_split)) for split, of_split in texts.items()}
+        words = dict.fromkeys(chain.from_iterable(counts.values()))
+        pretrained = pretrained_vectors(cfg, words, counts, task.convention)
+        others = chain.from_iterable(of_split for split, of_split in texts.items() if split != "train")
+        known = pretrained.vectors if pretrained else ()
+        return Vocabulary.of_texts(texts["train"], others, known), pretrained, pretrained.inputs if pretrained else []
+    files = tokenizer_files(Path("outputs/tokenize", cfg.tokens, "tokenizer.json")) if checkpoint is None else []
+    tokenizer = Tokenizer.load(files[0]) if checkpoint is None else checkpoint.tokenizer
+    counts = {} if cfg.embedding == "random" else _token_counts(task, tokenizer, examples)
+    pretrained = pretrained_vectors(cfg, tokenizer.words, counts, task.convention)
+    return tokenizer, pretrained, files + (pretrained.inputs if pretrained else [])
+
+
+def pretrained_vectors(
+    cfg: DictConfig,
+    words: Collection[str],
+    counts: Mapping[str, Mapping[str, int]],
+    convention: Callable[[str], str] | None = None,
+) -> Pretrained | None:
+    """Read the file `cfg.embedding`, look up words in it, and count the words that have a vector.
+
+    Args:
+        cfg: configuration of finetune or pretrain; `embedding` and `lookup` are used.
+        words: the words to look up.
+        counts: for each split, the frequency of each word.
+        convention: the task's convention, see `look_up`.
+
+    Returns: the vectors, or None if `cfg.embedding` is "random".
+    Raises: UsageError: the file cannot be read, or no word has a vector.
+    """
+    lookup: Collection[Any] | None = cfg.get("lookup")
+    if cfg.embedding == "random":
+        if lookup is not None:
+            raise UsageError("lookup= is for word vectors from a file; write embedding=FILE, or remove lookup")
+        return None
+    file = require(file_of(cfg.embedding))
+    known, vectors = read_vectors(cfg.embedding)
+    rows = {word: row for row, word in enumerate(known)}
+    found = look_up(words, rows, FORMS if lookup is None else lookup, convention)
+    if not found:
+        raise UsageError(
+            f"none of the text's words has a vector in {cfg.embedding}; set embedding= to vectors of its language"
+        )
+    covered = coverage(words, found, counts)
+    return Pretrained({word: vectors[rows[other]] for word, (other, _) in found.items()}, covered, [file])
+
+
+def _token_counts(
+    task: Task[Example, Any], tokenizer: Tokenizer, examples: Mapping[str, Sequence[Example]]
+) -> dict[str, Counter[str]]:
+    """Return, for each split, the frequency of each token, or an empty mapping if the task does not give its words."""
+    if type(task).words is Task.words:
+        return {}
+    counts = {}
+    for split, rows in examples.items():
+        ids = tokenizer.encode_batch([" ".join(words) for words in task.words(rows)])
+        counts[split] = Counter(tokenizer.words[i] for i in chain.from_iterable(ids))
+    return counts
 
 
 def subsample(examples: Sequence[Example], number: int, seed: int) -> list[Example]:

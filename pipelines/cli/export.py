@@ -56,7 +56,7 @@ def _write_arpa(system: Any, file: Path) -> None:
 
 def _write_vectors(system: Any, file: Path) -> None:
     from retable.inference.vectors import Vectors
-    from retable.models.word2vec_format import write_word2vec
+    from retable.models.vector_files import write_word2vec
 
     if not isinstance(system, Vectors):
         raise UsageError(

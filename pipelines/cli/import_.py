@@ -10,15 +10,16 @@ from omegaconf import OmegaConf
 from pipelines.config.checkpoint import RECIPES
 from pipelines.study.compose import composing, conf, configuration
 from retable.core import artifacts
+from retable.core.compressed import file_of, plain_name
 from retable.core.digests import FORMAT, digest
 from retable.core.errors import UsageError, closest, near
 from retable.core.publishing import check_path, exclusive, publish
-from retable.models.word2vec_format import read_word2vec, write_word2vec
+from retable.models.vector_files import read_vectors, write_word2vec
 from retable.planning.cell import Cell
 from retable.tokenizers.tokenizer import END_OF_LINE, UNKNOWN, Tokenizer
 from retable.tokenizers.word import of_words
 
-VECTORS = (".txt", ".bin")
+VECTORS = (".txt", ".vec", ".bin", ".zip")
 KEPT = ("model", "objective", "batches", "scorer")  # parts of a configuration that build or evaluate the system
 
 
@@ -28,7 +29,8 @@ def import_cell(source: str, name: str) -> Path:
     The cell's `run.json` contains the digests of the imported files, and null as the seed.
 
     Args:
-        source: an ARPA file, a file of word vectors, or the folder or Hub name of a checkpoint.
+        source: an ARPA file, a file of word vectors, or the folder or Hub name of a checkpoint. Files may be
+            compressed, see `retable.core.compressed`.
         name: `CORPUS/NAME`, the cell's path below `outputs/<stage>/`. If the source has word vectors for the words of a
             task, CORPUS is the name of the task.
 
@@ -36,10 +38,13 @@ def import_cell(source: str, name: str) -> Path:
     Raises: UsageError: the name is not valid, the cell exists already, or the source cannot be read.
     """
     path = Path(source)
-    stage = "embed" if path.suffix in VECTORS else "pretrain"
+    is_arpa = plain_name(path).endswith(".arpa")
+    has_vectors = not is_arpa and (file_of(path).is_file() or plain_name(path).endswith(VECTORS))
+    stage = "embed" if has_vectors else "pretrain"
     corpus, _, system = name.partition("/")
     if not system or "/" in system:
-        raise UsageError(f"{name} is not a cell's name; write a corpus and a name, as in grammar/{path.stem}")
+        example = f"grammar/{Path(plain_name(path)).stem}"
+        raise UsageError(f"{name} is not a cell's name; write a corpus and a name, as in {example}")
     of_task = stage == "embed" and _is_task(corpus, f"retable import {source} {name}")
     if not of_task:
         conf().require("corpus", corpus, f"retable import {source} {name}")
@@ -49,17 +54,18 @@ def import_cell(source: str, name: str) -> Path:
     check_path(name)
     bench = Path("work/import", name)
     with exclusive(bench, out), publish(out, bench / "payload", bench / "replaced") as folder:
-        if path.suffix == ".arpa":
-            files, config = [path], _arpa(path, corpus, folder)
-        elif path.suffix in VECTORS:
-            files, config = [path], _vectors(path, corpus, folder)
+        if is_arpa:
+            files, config = [file_of(path)], _arpa(path, corpus, folder)
+        elif has_vectors:
+            files, config = [file_of(path)], _vectors(path, corpus, folder)
         else:
             files, config = _checkpoint(source, corpus, folder)
         config |= {"tokens": None} if of_task else {"corpus": {"unit": _unit(corpus)}}
         OmegaConf.save(OmegaConf.create(config), folder / "config.yaml")
         artifacts.write_metrics(folder, {})
         facts = {"stage": stage, "system": system, "corpus": corpus, "seed": None, "task": None}
-        digests = {source if file == path else f"{source}/{file.name}": digest(file) for file in files}
+        is_checkpoint = not (is_arpa or has_vectors)
+        digests = {f"{source}/{file.name}" if is_checkpoint else str(file): digest(file) for file in files}
         origins = {"made_from": [], "imported": source, "digests": digests, "format": FORMAT}
         artifacts.write_json(folder / "run.json", facts | origins)
     return out
@@ -96,7 +102,7 @@ def _arpa(path: Path, corpus: str, folder: Path) -> dict[str, Any]:
 
 
 def _vectors(path: Path, corpus: str, folder: Path) -> dict[str, Any]:
-    write_word2vec(folder / "vectors.bin", *read_word2vec(path))
+    write_word2vec(folder / "vectors.bin", *read_vectors(path))
     return {"tokens": f"{corpus}/word"}  # the tokens that benchmarks of word vectors use
 
 

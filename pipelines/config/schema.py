@@ -30,6 +30,7 @@ from retable.core.settings import (
     require,
     shown,
 )
+from retable.data.word_vectors import Form
 from retable.inference.build import FACTS
 from retable.training.budget import parse_budget
 
@@ -148,6 +149,7 @@ class Initialised(Training):
 
     init: CellName | Mapping[str, Any]
     embedding: Name
+    lookup: Sequence[Form]
     freeze_embedding: bool
 
 

@@ -31,7 +31,7 @@ from retable.planning.study import read_study
 from retable.reporting.sweeps import best_of, settings_of
 
 SHORTER = ("budget", "corpus", "epochs", "max_steps", "examples")  # settings that make trials cheaper than full runs
-OF_A_CELL = ("seed", "system", "init", "embedding", "budget", "out", "cell", "cells")  # settings that no recipe has
+OF_A_CELL = ("seed", "system", "init", "embedding", "lookup", "budget", "out", "cell", "cells")  # no recipe has these
 SHOWN = 8  # largest number of stale cells listed per study
 
 

@@ -15,6 +15,7 @@ from pipelines.config.patches import dvc_writes_whole
 from pipelines.config.project import CHECKOUT, CODE, CONF, STUDY, code_of_plans, files_of_study, own_conf
 from pipelines.study.compose import as_yaml, composing, conf, configuration, study_here
 from pipelines.study.dvc_lock import LOCK, noted_stages
+from retable.core.compressed import file_of
 from retable.core.digests import digest, digest_of
 from retable.core.errors import UsageError
 from retable.planning.cell import CHECKPOINT, Cell
@@ -118,14 +119,16 @@ def training_bytes(corpus: Mapping[str, Any], folder: Path) -> int | None:
 def data_of(cell: Cell) -> list[str]:
     """Return the paths of data sets and of other cells that a cell's configurations contain.
 
-    The configurations of the cell's corpus, tokenizer, task and benchmarks are searched. The cell's checkpoint is
-    included.
+    The configurations of the cell's corpus, tokenizer, task and benchmarks are searched. The cell's checkpoint and file
+    of word vectors are included.
     """
     values = {"${oc.env:RETABLE_DATA,data}": "data", "${text}": cell.corpus}
     values |= {"${tokens}": f"{cell.corpus}/{cell.tokenizer}"}
     paths = [path for part in _naming(cell) for text in strings(part) for path in _paths(text, values)]
     folders = {str(parent) for path in paths for parent in Path(path).parents}
     paths += _checkpoint(cell.settings.get("init", ""))
+    if (vectors := cell.settings.get("embedding", "outputs/")) and not vectors.startswith("outputs/"):
+        paths.append(str(file_of(vectors)))
     return [path for path in dict.fromkeys(paths) if path not in folders]
 
 

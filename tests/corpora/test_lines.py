@@ -18,7 +18,7 @@ from retable.evaluation.contextual_vectors import read_senses
 from retable.evaluation.similarity import read_pairs
 from retable.exchange.checkpoint import _read_json
 from retable.models.arpa import read_arpa
-from retable.models.word2vec_format import read_word2vec
+from retable.models.vector_files import read_vectors
 from retable.planning.conf import comment_of, read_yaml
 from retable.tasks.table import read_table
 from retable.tokenizers import pretrained
@@ -113,7 +113,7 @@ READERS = {
     "analogies": ({"a.txt": ": capital\na b c d\n"}, read_analogies),
     "similarity": ({"a.txt": "cat dog 7.5\n"}, read_pairs),
     "senses": ({"a.tsv": SENSES}, read_senses),
-    "word vectors": ({"a.txt": "2 1\nthe 0.5\na 1\n"}, lambda path: [each[:] for each in read_word2vec(path)]),
+    "word vectors": ({"a.txt": "2 1\nthe 0.5\na 1\n"}, lambda path: [each[:] for each in read_vectors(path)]),
     "arpa": ({"a.arpa": ARPA}, lambda path: read_arpa(path).log_prob(["a"])),
     "arpa without a title": ({"a.arpa": ARPA.partition("\n")[2]}, lambda path: read_arpa(path).log_prob(["a"])),
     "text8": ({"text8": " the cat sees a bird" * 9}, lambda path: read_text8(str(path))),

@@ -23,7 +23,7 @@ from retable.corpora.squad import read_squad, read_triples
 from retable.corpora.text import LONGEST, read_lines, write_corpus
 from retable.corpora.text8 import write_text8
 from retable.models.arpa import read_arpa
-from retable.models.word2vec_format import read_word2vec
+from retable.models.vector_files import read_vectors
 from retable.tasks.table import read_table
 from retable.tokenizers.pretrained import load
 
@@ -37,7 +37,7 @@ BEGIN, END = "#begin document (d); part 000\n", "#end document\n"
 
 
 BY_PATH = [
-    lambda path: [*read_lines(path)], lambda path: [*read_lines(path, "utf-16")], read_squad, read_arpa, read_word2vec,
+    lambda path: [*read_lines(path)], lambda path: [*read_lines(path, "utf-16")], read_squad, read_arpa, read_vectors,
     lambda path: write_cut(path.parent, str(path), 0.8, 0.1), lambda path: write_text8(path.parent, str(path)),
     lambda path: read_table(path).rows, lambda path: read_table(path.with_suffix(".parquet")),
     lambda path: load([], str(path.with_suffix(".json"))),

@@ -4,10 +4,12 @@ import pytest
 from scipy import stats
 
 from retable.core.errors import UsageError
+from retable.evaluation.analogies import Analogies
 from retable.evaluation.capitals import Capitals, plane
 from retable.evaluation.neighbours import Neighbours, nearest, spread
 from retable.evaluation.similarity import Similarity, read_pairs, spearman
 from retable.evaluation.word_vectors import WordVectors, unit
+from retable.inference.systems import load_vectors
 
 
 def letters(word):
@@ -125,6 +127,29 @@ def test_thirteen_sets_equal_gensim(data_dir):
         assert 100 * (1 - covered / n_pairs) == pytest.approx(unknown)
         # gensim rounds cosines differently, and so ties of a word with itself
         assert ours[f"similarity/{path.stem}/spearman"] == pytest.approx(theirs[0], abs=1e-3)
+
+
+@pytest.mark.real
+@pytest.mark.long
+def test_scores_of_glove_equal_gensims(data_dir):
+    """Three digits are equal: WordSim-353 0.503, SimLex-999 0.265, MEN 0.652, analogies 0.497."""
+    keyed_vectors = pytest.importorskip("gensim.models.keyedvectors").KeyedVectors
+    path, sets = data_dir / "glove/glove.6B.50d.subset.txt.gz", data_dir / "word_eval"
+    ours, theirs = load_vectors(path), keyed_vectors.load_word2vec_format(path, no_header=True)
+    metrics = Similarity(str(sets / "word-sim"), lowercase=True)(ours, data_dir)
+    for name, published in (("EN-WS-353-ALL", 0.503), ("EN-SIMLEX-999", 0.265), ("EN-MEN-TR-3k", 0.652)):
+        _, (expected, _), unknown = theirs.evaluate_word_pairs(str(sets / f"word-sim/{name}.txt"))
+        assert metrics[f"similarity/{name}/spearman"] == pytest.approx(expected, abs=5e-4)
+        assert expected == pytest.approx(published, abs=5e-4) and unknown == 0
+    questions = str(sets / "analogies/questions-words.txt")
+    metrics = Analogies(questions, restrict_vocab=30_000, lowercase=True, methods=["3cosadd"])(ours, data_dir)
+    _, sections = theirs.evaluate_word_analogies(questions, restrict_vocab=30_000)
+    for section in sections:
+        name = section["section"].replace("Total accuracy", "total")
+        n_right, n_wrong = len(section["correct"]), len(section["incorrect"])
+        assert metrics[f"analogies/{name}/seen"] == n_right + n_wrong
+        assert metrics[f"analogies/{name}/accuracy"] == pytest.approx(n_right / (n_right + n_wrong), abs=5e-4)
+    assert metrics["analogies/total/accuracy"] == pytest.approx(0.497, abs=5e-4)
 
 
 def test_the_plane_is_of_the_covariances_eigenvectors_with_settled_signs():

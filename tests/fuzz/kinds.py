@@ -41,7 +41,7 @@ from retable.inference.build import build_counted, build_model
 from retable.inference.vectors import Vectors
 from retable.models.arpa import write_arpa
 from retable.models.ngram import KneserNey
-from retable.models.word2vec_format import read_word2vec, write_word2vec
+from retable.models.vector_files import read_vectors, write_word2vec
 from retable.tasks.base import Task
 from retable.tokenizers import byte_bpe, unigram, word, wordpiece
 from retable.tokenizers.pretrained import load
@@ -49,6 +49,7 @@ from retable.tokenizers.report import count_unknown
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 from retable.training.weights import put_weights, save_weights
 from tests.exchange.cases import exported, system
+from tests.models.test_vector_files import fasttext_model
 
 LINES = ["the cat sees a bird", "a bird sees the cat , and it sees it", "no cat saw what the bird had seen"]
 WORDS = sorted({token for line in LINES for token in line.split()})
@@ -397,7 +398,7 @@ def word_vectors(dice: Random) -> None:
     for name in system.words[:2]:
         assert all(np.isfinite(cosine) and abs(cosine) < 1.01 for _, cosine in system.neighbours(name))
     write_word2vec("out/vectors.txt", system.words, system.system.vectors)
-    assert read_word2vec("out/vectors.txt")[0] == system.words
+    assert read_vectors("out/vectors.txt")[0] == system.words
 
 
 HOSTILE = [
@@ -557,6 +558,8 @@ def kinds() -> dict[str, Kind]:
                 dice.choice([Analogies("questions.txt"), Capitals("questions.txt", "animals")]), vector)),
         **{name: Kind({name: written(lambda path: write_word2vec(path, WORDS, vector.vectors), name)}, word_vectors)
            for name in ("vectors.txt", "vectors.bin")},
+        "vectors.txt of GloVe": Kind({"vectors.txt": of_lines("the 0.1 0.2", "cat -1 2e-3", "bird 1 0")}, word_vectors),
+        "vectors.bin of fastText": Kind({"vectors.bin": fasttext_model()}, word_vectors),
         "arpa": Kind(
             {"model.arpa": written(lambda path: write_arpa(counted(), words().words, path), "model.arpa")}, arpa),
         **{f"tokenizer.json of {name}": Kind({"tokenizer.json": written(its.save, "tokenizer.json")}, tokenizer_file)

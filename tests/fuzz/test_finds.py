@@ -11,7 +11,7 @@ from retable.corpora.questions import Question
 from retable.evaluation.prompting import Prompted
 from retable.evaluation.similarity import read_pairs
 from retable.models.arpa import read_arpa
-from retable.models.word2vec_format import read_word2vec
+from retable.models.vector_files import read_vectors
 from retable.tokenizers import byte_bpe, unigram, wordpiece
 from retable.tokenizers.pretrained import read_tokenizer
 from tests.fuzz import kinds
@@ -20,8 +20,8 @@ ARPA = b"\\data\\\nngram 1=2\n\n\\1-grams:\n0.5\ta\n-0.5\t</s>\n\n\\end\\\n"  # 
 
 
 @pytest.mark.parametrize(("read", "content"), [
-    *((read_word2vec, each) for each in (b"1000000000000 100\n", b"0 2\n", b"1 2\ncat nan 1\n")),
-    *((read_word2vec, each) for each in (b"1 2\ncat 1e400 1\n", b"1 2\n\xc2\xa0 1 2\n 1 2\n")),
+    *((read_vectors, each) for each in (b"1000000000000 100\n", b"0 2\n", b"1 2\ncat nan 1\n")),
+    *((read_vectors, each) for each in (b"1 2\ncat 1e400 1\n", b"1 2\n\xc2\xa0 1 2\n 1 2\n")),
     *((read_pairs, each) for each in (b"caf\xe9 bird 3\n", b"cat bird nan\n", b"cat bird 1e400\n")),
     (read_arpa, ARPA),
 ])  # fmt: skip

@@ -58,7 +58,7 @@ VALUES = [
     "0", "-1", "1", "3", "7", "0.5", "1.5", "-0.5", "1e30", "-1e30", "nan", "inf", "-inf", "abc", "''", "null", "[]",
     "{}", "true", "false", "x" * 300, "größe", "'a b'", r'"a\nb"', "1000000000000", str(10**30), "${x}", "${seed}",
     "???", "[1,2]", "[[1,2],[3,4]]", "{a: 1}", "{a: {b: []}}", "[null]", "{_target_: torch.load, f: x}",
-    "[{_target_: os.system}]", "{_target_: retable.models.word2vec_format.write_word2vec}", "../../x", "/", ".", "word",
+    "[{_target_: os.system}]", "{_target_: retable.models.vector_files.write_word2vec}", "../../x", "/", ".", "word",
     "mean", "none", "${oc.env:HOME}", "'\u202e'", "0x10", "1_000", "'0'", "'true'", "1e-320", "-0.0",
 ]  # fmt: skip
 

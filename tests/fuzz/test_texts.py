@@ -24,7 +24,7 @@ from retable.data.spelling import Vocabulary
 from retable.inference.build import build_model, build_objective
 from retable.inference.texts import write_text
 from retable.models.arpa import write_arpa
-from retable.models.word2vec_format import write_word2vec
+from retable.models.vector_files import write_word2vec
 from retable.tasks.base import Task
 from retable.tokenizers import byte_bpe
 from retable.training.weights import save_weights

@@ -11,7 +11,7 @@ import pytest
 
 import retable
 from retable.corpora.squad import read_squad
-from retable.models.word2vec_format import write_word2vec
+from retable.models.vector_files import write_word2vec
 from retable.training.weights import read_weights
 
 pytestmark = pytest.mark.long

@@ -12,7 +12,7 @@ from retable.core.errors import UsageError
 from retable.corpora.coreference import Document, read_documents, write_documents
 from retable.metrics.coreference import COLUMNS, coreference_counts, coreference_metrics
 from retable.models.mention_ranker import MentionRanker
-from retable.models.word2vec_format import write_word2vec
+from retable.models.vector_files import write_word2vec
 
 NAMES = {"Ada": "she", "Grace": "she", "Alan": "he", "Kurt": "he"}
 SIZES = {"train": 60, "dev": 10, "test": 12}

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from pipelines import evaluate
 from retable.core.artifacts import read_record
-from retable.models.word2vec_format import read_word2vec
+from retable.models.vector_files import read_vectors
 from retable.tokenizers.tokenizer import Tokenizer
 from tests.pipelines.conftest import CELLS, SHORT, SKIPGRAM, TINY, TWO, unrecorded
 
@@ -219,7 +219,7 @@ def test_a_frozen_model_keeps_its_weights(graph):
 def test_word_vectors_start_an_input_layer(graph):
     graph.succeed("pretrain", *ELMAN, SKIPGRAM, "freeze_embedding=true", "system=elman_skipgram")
     cell = graph.folder / "outputs/pretrain/grammar_tiny/elman_skipgram-1"
-    words, vectors = read_word2vec(graph.folder / SKIPGRAM.partition("=")[2])
+    words, vectors = read_vectors(graph.folder / SKIPGRAM.partition("=")[2])
     vocabulary = Tokenizer.load(cell / "tokenizer.json").words
     rows = load_file(cell / "model.safetensors")["model.embedding.weight"].numpy()
     rows = rows[[vocabulary.index(word) for word in words]]

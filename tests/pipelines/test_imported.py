@@ -1,6 +1,8 @@
 """Test `retable import`: files made elsewhere, or exported, become cells that stages and `retable.load` use."""
 
+import gzip
 import re
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +12,10 @@ import torch
 import retable
 from pipelines.cli.export import export_cell
 from pipelines.cli.import_ import import_cell
+from retable.core.artifacts import read_json
 from retable.core.errors import UsageError
 from retable.corpora.text import read_units
-from retable.models.word2vec_format import write_word2vec
+from retable.models.vector_files import write_word2vec
 from tests.exchange.cases import bpe, exported, gpt, system, widened
 
 CORPUS = "corpus=grammar_tiny"
@@ -177,6 +180,7 @@ def test_word_vectors_come_go_and_begin_a_training(form, project, monkeypatch):
                            "epochs=1", f"out=grammar_tiny/on_{form}")  # fmt: skip
     run = project.read(f"finetune/grammar_tiny/on_{form}/run.json")
     assert f"embed/grammar_tiny/of_{form}" in run["made_from"]
+    assert 0 < run["coverage"]["types"]["test"] <= 1 and run["coverage"]["words"]["unchanged"] == 1
 
 
 @pytest.mark.parametrize("form", ["txt", "bin"])
@@ -205,6 +209,56 @@ def test_word_vectors_may_be_of_a_corpus_or_task_of_the_studys_own(name, tmp_pat
         (folder / f"own{'_task' * (group == 'task')}.yaml").write_text(f"{content}\n", encoding="utf-8")
     write_word2vec(Path("v.txt"), WORDS, VECTORS)
     np.testing.assert_allclose(retable.load(import_cell("v.txt", name)).vectors(WORDS), VECTORS, rtol=1e-6)
+
+
+PUBLISHED = {"wiki.vec": "1 2\nthe 1 2\n", "glove.txt": "the 1 2\n"}
+
+
+def write_packed(text: str, name: str) -> list[str]:
+    """Write a file in the working folder as it is, as gzip, and into an archive; return the paths to import."""
+    Path(name).write_text(text, encoding="utf-8")
+    Path(f"{name}.gz").write_bytes(gzip.compress(text.encode()))
+    with zipfile.ZipFile("packed.zip", "w") as archive:
+        archive.writestr(name, text)
+        archive.writestr("README.md", "")
+    return [name, f"{name}.gz", f"packed.zip/{name}"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("study.yaml").touch()
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_word_vectors_are_imported_as_they_are_published(name, folder):
+    for number, path in enumerate(write_packed(PUBLISHED[name], name)):
+        cell = import_cell(path, f"grammar_tiny/v{number}")
+        assert retable.load(cell).vectors("the").tolist() == retable.load(path).vectors("the").tolist() == [[1, 2]]
+        archive = "packed.zip" if path.startswith("packed") else path
+        assert [*read_json(cell / "run.json")["digests"]] == [archive]
+
+
+def test_compressed_arpa_files_are_imported(folder):
+    for number, path in enumerate(write_packed(ARPA.format(n=3, more="-0.7\t<unk>\n"), "lm.arpa")):
+        cell = import_cell(path, f"grammar_tiny/lm{number}")
+        assert retable.load(cell).score("a b", end=True)[0].log_prob == pytest.approx(-1.7 * np.log(10))
+
+
+@pytest.mark.parametrize(("file", "message"), [
+    ("nowhere.vec", "nowhere.vec does not exist; write the path of a file of word vectors"),
+    ("nowhere.arpa.gz", "nowhere.arpa.gz does not exist; give an ARPA file"),
+    ("list.json", r"list.json: the first line must be .*; word vectors end in .txt, .vec or .bin, or in .gz or .zip"),
+    ("rows.csv.gz", r"rows.csv.gz: the first line must be .*; word vectors end in"),
+    ("packed.zip", r"packed.zip has 2 files; write one of packed.zip/list.json, packed.zip/README.md"),
+    ("packed.zip/a.vec", r"packed.zip has no file 'a.vec'; write one of list.json, README.md"),
+])  # fmt: skip
+def test_files_that_are_no_models_are_named(file, message, folder):
+    write_packed("a,b\n", "rows.csv")
+    write_packed("[]", "list.json")
+    with pytest.raises(UsageError, match=message):
+        import_cell(file, "grammar_tiny/x")
+    assert not Path("outputs").exists() or not [*Path("outputs").rglob("run.json")]
 
 
 @pytest.mark.parametrize(("file", "name", "message"), [

@@ -14,7 +14,7 @@ from retable.inference.systems import load_system, load_vectors
 from retable.models import fasttext
 from retable.models.fasttext import FastText
 from retable.models.skipgram import SkipGram
-from retable.models.word2vec_format import write_word2vec
+from retable.models.vector_files import write_word2vec
 from retable.tokenizers import word
 from retable.training.weights import save_weights
 

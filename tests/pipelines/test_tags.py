@@ -13,7 +13,7 @@ from pipelines.config.project import CONF
 from retable.corpora.columns import TaggedSentence
 from retable.metrics.roles import role_counts
 from retable.metrics.spans import span_f1
-from retable.models.word2vec_format import write_word2vec
+from retable.models.vector_files import write_word2vec
 from retable.training.weights import read_weights
 from tests.metrics.test_spans import conlleval
 from tests.pipelines.conftest import ELMO
@@ -80,6 +80,30 @@ def test_vectors_come_by_the_convention_and_bring_their_words(tagged):
     assert sum("vectors.bin" in name for name in run["digests"]) == 1
     weights = read_weights(tagged.folder / "outputs" / ON_VECTORS / "model.safetensors")
     assert len(weights["model.input.embedding.weight"]) == run["vocab_size"] == 11  # <unk>, <eos>, and nine words
+
+
+def test_words_with_a_vector_are_counted(tagged, data):
+    """ "Dogs" is found in lower case, and "run" unchanged."""
+    counted = tagged.read(f"{ON_VECTORS}/run.json")["coverage"]
+    assert counted["words"] == {"unchanged": 1, "lower": 1, "zeros": 0, "convention": 0, "none": 7}
+    words = [line.split()[0] for line in (data / "test.txt").read_text().splitlines() if line]
+    assert counted["tokens"]["test"] == pytest.approx(sum(word in ("Dogs", "run") for word in words) / len(words))
+    assert counted["types"]["test"] == pytest.approx(2 / len({*words}))
+
+
+def test_mistakes_about_vectors_are_named(tagged, overrides, data):
+    (data / "glove.txt").write_text("Dogs 1 2 3 4 5\nsee 1 0 1 0 1\n")
+    others = [part for part in overrides if not part.startswith("recipe=")] + ["recipe=taggers/bilstm_tagger"]
+    glove = f"embedding={data}/glove.txt"
+    for settings, message in (
+        ([glove], "glove.txt have 5 dimensions, but the model's have 6; write model.d_embedding=5"),
+        ([f"{glove}.gz"], "glove.txt.gz is missing"),
+        ([glove, "+lookup=[upper]"], "lookup"),
+        (["+lookup=[lower]"], "lookup= is for word vectors from a file; write embedding=FILE, or remove lookup"),
+        (["freeze_embedding=true"], "freeze_embedding=true would freeze random vectors"),
+    ):
+        line = tagged.refuse("finetune", *others, *settings)
+        assert message in line, line
 
 
 def test_features_of_words_are_kept_in_the_cell(project, overrides):

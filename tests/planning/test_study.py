@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from pipelines.config.project import DEFAULT
+from pipelines.study.dvc_project import data_of
 from retable.core.errors import UsageError
 from retable.planning.conf import Conf
 from retable.planning.graph import keys_of, params_of, params_text, pipeline_of, pipeline_text, settings_of
@@ -67,6 +68,18 @@ def test_a_system_starts_from_the_same_seed_or_else_the_first():
                if "task" in cell.settings}  # fmt: skip
     assert trained["bilstm2"]["embedding"] == "outputs/embed/grammar/skipgram-2/vectors.bin"
     assert trained["gpt_pretrained2"]["init"] == "pretrain/grammar/gpt-1"
+
+
+def test_a_system_starts_from_a_file_of_word_vectors():
+    path = "data/glove.6B.zip/glove.6B.50d.txt"
+    entries = [{"of": "bilstm_tagger", "embedding": path, "task": "conll2000_chunking", "set": {"+lookup": "[lower]"}},
+               {"of": "lstm", "embedding": path}]  # fmt: skip
+    cells = expand(CONF, "mine", {"corpus": "grammar", "systems": entries}).cells
+    of_stage = {cell.stage: cell for cell in cells.values() if cell.stage in ("finetune", "pretrain")}
+    assert {cell.settings["embedding"] for cell in of_stage.values()} == {path} and len(of_stage) == 2
+    assert of_stage["finetune"].reads == () and of_stage["pretrain"].reads == ("tokenize/grammar/word",)
+    assert of_stage["finetune"].settings["+lookup"] == "[lower]"
+    assert all("data/glove.6B.zip" in data_of(cell) for cell in of_stage.values())
 
 
 def test_pretraining_goes_on_from_a_system_wherever_it_stands():

@@ -191,6 +191,20 @@ def test_a_table_notes_test_data_that_occur_in_training_data(results, write_run,
     assert "overlap" not in "".join(path.read_text() for path in (tmp_path / "results").glob("*.csv"))
 
 
+def test_a_table_notes_words_that_have_a_pretrained_vector(write_run, tmp_path):
+    runs = [write_run("finetune", "cola/bilstm-1", "bilstm", 1, {"cola/test/accuracy": 0.9})]
+    for seed, share in ((1, 0.941), (2, 0.951)):
+        of_run = {"tokens": {"train": 1.0, "test": share}, "types": {"test": 0.8}}
+        cell, metrics = f"cola/bilstm_glove-{seed}", {"cola/test/accuracy": 0.9}
+        runs.append(write_run("finetune", cell, "bilstm_glove", seed, metrics, task="cola", coverage=of_run))
+    write_report("own", {"finetune": runs}, tmp_path / "results", SPECIFICATIONS)
+    lines = (tmp_path / "results/report.md").read_text().splitlines()
+    assert [line for line in lines if "pretrained vectors" in line] == [
+        "Share of the words that have a vector in the file of pretrained vectors: BiLSTM, GloVe vectors on cola: "
+        "94.10 to 95.10 % of test tokens, 80.00 % of test types."
+    ]
+
+
 def test_dvc_gets_the_scores_by_system(results):
     assert json.loads((results / "metrics.json").read_text()) == {
         "kn5": {"test/perplexity_word": pytest.approx(141)},

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from retable.core.compressed import file_of
 from retable.inference.find import find_cell
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def load(name: str | Path, device: str = "cpu") -> "Language | Vectors | TaskSys
 
     Raises: UsageError: the cell does not exist or a file in it is missing.
     """
-    if Path(name).is_file():
+    if file_of(name).is_file():
         from retable.inference.vectors import Vectors
 
         return Vectors.of_file(Path(name))

@@ -14,6 +14,7 @@ import yaml
 
 from retable.core import settings
 from retable.core.artifacts import require
+from retable.core.compressed import file_of
 from retable.core.digests import remedy
 from retable.core.errors import UsageError
 from retable.core.systems import LanguageModel, System
@@ -139,7 +140,7 @@ def _load_adapted(cfg: Settings, cell: Path) -> System:
 
 
 def load_vectors(path: Path, compose: Callable[[str], np.ndarray] | None = None) -> System:
-    """Load word vectors from a file in word2vec's format.
+    """Load word vectors from a file in a format of `vector_files`.
 
     The words in the file are assumed to be in order of falling frequency.
 
@@ -149,9 +150,10 @@ def load_vectors(path: Path, compose: Callable[[str], np.ndarray] | None = None)
     Raises: UsageError: the file is missing or damaged.
     """
     from retable.evaluation.word_vectors import WordVectors
-    from retable.models.word2vec_format import read_word2vec
+    from retable.models.vector_files import read_vectors
 
-    return WordVectors(*read_word2vec(require(path)), compose)
+    require(file_of(path))
+    return WordVectors(*read_vectors(path), compose)
 
 
 def _ngram_composer(cfg: Settings, weights: Path, words: list[str]) -> Callable[[str], np.ndarray] | None:

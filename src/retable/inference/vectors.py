@@ -17,7 +17,7 @@ from retable.inference.systems import load_vectors, read_config
 
 
 class Vectors:
-    """Word vectors of a cell, or of a file in word2vec's format.
+    """Word vectors of a cell, or of a file in a format of `vector_files`.
 
     words: the words that have a vector, in order of falling frequency.
     """

@@ -14,7 +14,8 @@ from typing import BinaryIO
 
 import numpy as np
 
-from retable.core.errors import UsageError, require_file
+from retable.core.compressed import open_compressed
+from retable.core.errors import UsageError
 from retable.models.ngram import BackoffModel, NGrams
 
 LOG_10 = np.log(10)
@@ -96,19 +97,16 @@ class ArpaModel:
 
 
 def read_arpa(path: str | Path) -> ArpaModel:
-    """Read an ARPA file from any toolkit. Reading takes about 1.5 µs per n-gram.
+    """Read an ARPA file from any toolkit, also one that is compressed. Reading takes about 1.5 µs per n-gram.
 
     The file may omit `<s>`, `<unk>`, back-off weights (a missing weight is 1), and n-grams that are only the beginning
     of longer n-grams.
 
     Raises: UsageError: the file is missing, unreadable, or malformed.
     """
-    require_file(path, "give an ARPA file")
     try:
-        with open(path, "rb") as file:
+        with open_compressed(path, "give an ARPA file") as (file, _):
             return _read(file)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}; give an ARPA file") from error
     except ValueError as error:
         raise UsageError(f"{path} is not a valid ARPA file: {error}") from error
 

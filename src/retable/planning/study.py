@@ -235,8 +235,9 @@ class _Expansion:
             chosen |= self._choices(entry, "objective", "trainer")
             reads = [self._tokens(corpus, tokenizer)]
             if entry.get("embedding"):
-                reads.append(self._start(entry, "embedding", corpus, seed))
-                chosen = {"embedding": f"outputs/{reads[-1]}/vectors.bin"} | chosen
+                vectors, cells = self._vectors(entry, corpus, seed)
+                reads += cells
+                chosen = {"embedding": vectors} | chosen
             if entry.get("init"):
                 init = self._initial(entry, corpus, seed)
                 reads += [] if _is_checkpoint(init) else [init]
@@ -292,8 +293,9 @@ class _Expansion:
             stage, settings["init"] = "finetune", self._initial(entry, corpus, seed)
             reads += [] if _is_checkpoint(settings["init"]) else [settings["init"]]
         if entry.get("embedding"):
-            reads.append(self._start(entry, "embedding", corpus, seed))
-            stage, settings["embedding"] = "finetune", f"outputs/{reads[-1]}/vectors.bin"
+            vectors, cells = self._vectors(entry, corpus, seed)
+            reads += cells
+            stage, settings["embedding"] = "finetune", vectors
         settings |= {"system": entry["as"], "seed": str(seed)}
         settings |= self._choices(entry, "objective", "trainer", "decoding")
         # A task with its own text may set a corpus that is not the study's corpus.
@@ -449,6 +451,16 @@ class _Expansion:
     def _initial(self, entry: Mapping[str, Any], corpus: str, seed: int) -> str:
         """Return the value of the setting `init`: a checkpoint, or the place of a cell of this study."""
         return str(entry["init"]) if _is_checkpoint(entry["init"]) else self._start(entry, "init", corpus, seed)
+
+    def _vectors(self, entry: Mapping[str, Any], corpus: str, seed: int) -> tuple[str, list[str]]:
+        """Return the file of vectors that `embedding` names, and the cell of this study to which the file belongs.
+
+        A name with a dot is the path of a file, because the names of systems have no dot.
+        """
+        if "." in entry["embedding"]:
+            return entry["embedding"], []
+        cell = self._start(entry, "embedding", corpus, seed)
+        return f"outputs/{cell}/vectors.bin", [cell]
 
     def _start(self, entry: Mapping[str, Any], key: str, corpus: str, seed: int) -> str:
         """Return the place of the cell whose weights or vectors an entry starts from.

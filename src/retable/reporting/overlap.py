@@ -44,9 +44,10 @@ def overlap_note(frame: pd.DataFrame) -> list[str]:
 
 def _shares(name: str, split: str, values: dict[str, set[float]]) -> str:
     """Describe the overlap of a task or corpus; a share is a range if systems have different training examples."""
-    parts = [f"{_percent(values[part])} {text}" for part, text in PARTS.items() if part in values]
+    parts = [f"{percent(values[part])} {text}" for part, text in PARTS.items() if part in values]
     return f"{name} ({split}) {', '.join(parts)}"
 
 
-def _percent(shares: set[float]) -> str:
+def percent(shares: set[float]) -> str:
+    """Return a share in percent, or the range of several shares."""
     return " to ".join(dict.fromkeys(f"{100 * share:.2f}" for share in (min(shares), max(shares)))) + " %"

@@ -22,6 +22,7 @@ from retable.reporting.answers import answered
 from retable.reporting.attention import attention_figures, heads_tables
 from retable.reporting.claims import check_tables
 from retable.reporting.comparison import comparison_rows
+from retable.reporting.coverage import with_coverage
 from retable.reporting.diagnostic_figures import diagnostic_figures, phenomena_figure, sampling_figure
 from retable.reporting.diagnostics import gradients_rows, phenomena_tables, sampling_rows, scaling_rows
 from retable.reporting.elmo import elmo_rows
@@ -151,6 +152,7 @@ def write_report(
     first += of_rows("rates", rates_rows(rates or {}, chosen_by or {}, results.get("pretrain", []), values))
     first += [*of_rows("scaling-laws", laws_rows(laws)), *of_rows("scaling-models", models_rows(laws))]
     shown = with_overlap(signed(pd.concat([frame, averages]), measured), measured)
+    shown = with_coverage(shown, measured)
     tables = write_tables(shown, specifications, out)
     tables[:0] = [write_table(table, rows, out) for table, rows in first]
     for pairs in (

@@ -81,6 +81,7 @@ from pandas.api.types import is_numeric_dtype
 
 from retable.core.errors import UsageError, closest
 from retable.core.settings import resolve
+from retable.reporting.coverage import coverage_note
 from retable.reporting.fields import (
     BOLD,
     SPREAD,
@@ -419,6 +420,7 @@ class _Specified:
                 texts = rows.select_dtypes(exclude="number")
                 yield note["text"].format_map({name: ", ".join(self._listed(name, texts[name])) for name in texts})
         yield from overlap_note(self._frame)
+        yield from coverage_note(self._frame)
 
     def _own(self) -> Iterable[str]:
         return dict.fromkeys(filter(None, "\n".join(self._frame["_notes"]).split("\n")))

@@ -41,7 +41,7 @@ class Task(Measured, Protocol[Example, Prediction]):
     splits: Sequence[str] = SPLITS
     metrics: Sequence[str] = ()  # metrics to compute; if empty, the mean of each numeric column of the units
     selects: str | None  # metric for `patience`, in which higher is better, except for `loss`; None: no early stopping
-    convention: Callable[[str], str] | None = None  # rewrites a word without a vector; the result is looked up
+    convention: Callable[[str], str] | None = None  # rewrites a word for pretrained vectors, see `look_up`
     in_words: bool = False  # whether texts are split into words, for models that read spelling
     has_no_text: bool = False  # whether examples are not texts, such as images
     at_once: int = 64  # number of examples per batch in prediction

@@ -34,7 +34,7 @@ class CoreferenceTask(Task[Document, Clusters]):
     The unit of evaluation is a document, with the counts from which each metric is computed.
 
     documents: provides the documents of each split.
-    convention: rewrites a word that has no vector; the rewritten word is then looked up.
+    convention: rewrites a word for pretrained vectors, see `retable.data.word_vectors.look_up`.
     """
 
     kind = "coreference"

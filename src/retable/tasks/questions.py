@@ -101,7 +101,7 @@ class QuestionTask(Task[QuestionInWords, PredictedAnswer]):
     write the answer.
 
     questions: provides the questions of each split.
-    convention: rewrites a word that has no vector; the rewritten word is then looked up.
+    convention: rewrites a word for pretrained vectors, see `retable.data.word_vectors.look_up`.
     """
 
     kind = "answers"

@@ -150,7 +150,7 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
         scheme: scheme of span tags for training and prediction, such as IOBES; None if tags do not mark spans.
         roles: whether the tags are the semantic roles of a predicate. With roles, the source contains one copy of a
             sentence for each predicate, and all copies form one unit of evaluation.
-        convention: rewrites a word that has no vector; the rewritten word is then looked up.
+        convention: rewrites a word for pretrained vectors, see `retable.data.word_vectors.look_up`.
         features: function that returns the features of each word of a sentence. A feature is connected directly to the
             tags. None: no features.
         cutoff: least number of words with a feature in training; rarer features are not used.
