@@ -28,6 +28,7 @@ HEADS = ("system", "metric", "verdict", "published", "ours", "seeds", "study", "
 RULE = "| :--- | :--- | :--- | ---: | ---: | ---: | :--- | :--- | :--- | --- |"  # browsers do not wrap aligned columns
 TITLES = {  # of corpora and tasks
     **{"ptb": "Penn Treebank", "brown": "Brown", "ap_news": "AP News", "lm1b": "One Billion Word", "names": "Names"},
+    **{"sts": "STS", "sentence_similarity": "Sentence similarity"},
     **{"tinyshakespeare": "Tiny Shakespeare", "answers": "SQuAD", "summaries": "CNN and Daily Mail"},
     **{"translation": "Multi30k, 2016", "translation_2017": "Multi30k, 2017", "translation_coco": "Multi30k, MSCOCO"},
 }

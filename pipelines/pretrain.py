@@ -9,6 +9,7 @@ from pipelines.app.run_folder import run_folder
 from pipelines.app.stage import stage
 from pipelines.config.conf import chosen
 from retable.core.artifacts import require
+from retable.core.digests import digest
 from retable.core.errors import UsageError
 from retable.core.settings import build
 from retable.inference.build import build_batches, build_counted, build_model, build_objective, takes_setting
@@ -17,7 +18,9 @@ from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
 @stage
 def pretrain(cfg: DictConfig) -> None:
-    if cfg.objective is None:
+    if cfg.get("encoder") is not None:
+        adopt(cfg)
+    elif cfg.objective is None:
         count(cfg)
     else:
         learn(cfg)
@@ -35,6 +38,24 @@ def count(cfg: DictConfig) -> None:
         model.estimate(read_tokens(inputs[1], tokenizer.vocab_size))
         model.save(record.folder / "model.safetensors")
         tokenizer.save(record.folder / "tokenizer.json")
+
+
+def adopt(cfg: DictConfig) -> None:
+    """Copy the weights, the tokenizer and the pooling of a checkpoint, which is a trained sentence encoder."""
+    from retable.training.weights import put_weights, save_weights
+
+    checkpoint = build(cfg.init, "init")
+    model = build_model(cfg, checkpoint.tokenizer)
+    put_weights(model, checkpoint.weights, checkpoint.files[-1], prefix="model.")
+    # raises UsageError for a setting that does not fit the model
+    build(cfg.encoder, "encoder", model=model, tokenizer=checkpoint.tokenizer)
+    cfg.tokens = None  # the encoder has its own tokenizer, and its texts are not encoded in advance
+    with run_folder(cfg, checkpoint.files, [], cfg.system, cfg.seed, corpus=chosen("corpus")) as record:
+        # by the name of the checkpoint: the path of a download is in a cache that differs between machines
+        places = {path: Path(checkpoint.name, path.relative_to(checkpoint.folder)) for path in checkpoint.files}
+        record.extra["digests"] = {str(place): digest(path) for path, place in places.items()}
+        save_weights(model, record.folder / "model.safetensors")
+        checkpoint.tokenizer.save(record.folder / "tokenizer.json")
 
 
 def learn(cfg: DictConfig) -> None:

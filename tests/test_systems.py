@@ -6,7 +6,15 @@ from hydra.utils import get_class
 from omegaconf import OmegaConf
 
 from pipelines.config.project import CONF
-from retable.core.systems import AdaptedSystem, LanguageModel, MixedSystem, PredictiveModel, System, TrainedSystem
+from retable.core.systems import (
+    AdaptedSystem,
+    LanguageModel,
+    MixedSystem,
+    PredictiveModel,
+    SentenceEncoder,
+    System,
+    TrainedSystem,
+)
 from retable.evaluation.bidirectional import BothDirections, TwoWayLanguageModel
 from retable.evaluation.contextual_vectors import Contextual
 from retable.evaluation.dynamic_evaluation import LearningLM
@@ -14,6 +22,7 @@ from retable.evaluation.held_out import PretrainedObjective
 from retable.evaluation.likelihood import Carried, NeuralLM
 from retable.evaluation.mixture import Mixture
 from retable.evaluation.neural_cache import CachedLM
+from retable.evaluation.sentence_encoder import PooledEncoder
 from retable.evaluation.word_vectors import WordVectors
 from retable.models.bert import BERT
 from retable.models.cache import UnigramCache
@@ -25,6 +34,7 @@ from retable.objectives.causal_lm import CausalLM
 from retable.objectives.masked_lm import MaskedLM
 from retable.planning.study import _answers
 from retable.tokenizers import word
+from tests.exchange.cases import pieces
 
 TOKENIZER = word.train(["the cat sat"])
 V = TOKENIZER.vocab_size
@@ -32,7 +42,7 @@ KINDS = {
     each.__name__: each
     for each in (
         *(System, LanguageModel, TrainedSystem, MixedSystem, AdaptedSystem, PredictiveModel),
-        *(NeuralLM, TwoWayLanguageModel, Contextual, PretrainedObjective, WordVectors),
+        *(SentenceEncoder, NeuralLM, TwoWayLanguageModel, Contextual, PretrainedObjective, WordVectors),
     )
 }
 
@@ -56,6 +66,11 @@ SYSTEMS = {  # how to make it, its recipe's settings, and its classes that no be
         set(),
     ),
     "vectors": (lambda: WordVectors(["a"], np.ones((1, 2))), {"stage": "embed"}, set()),
+    "encoder": (
+        lambda: PooledEncoder(BERT(V, 4, 1, 2, 5, 0.0), pieces(), "mean", True, 5),
+        {"stage": "pretrain", "objective": None, "encoder": {"pooling": None}},
+        set(),
+    ),
     "mixture": (
         lambda: Mixture([causal(), UnigramCache(V, 3)], [0.5, 0.5]),
         {"stage": "pretrain", "objective": None},

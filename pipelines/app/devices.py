@@ -2,11 +2,14 @@
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
-from retable.core.systems import AdaptedSystem, MixedSystem, System, TrainedSystem
+from retable.core.systems import AdaptedSystem, MixedSystem, SentenceEncoder, System, TrainedSystem
+
+if TYPE_CHECKING:  # not imported at run time, since n-gram models do not need torch
+    from torch import nn
 
 
 @contextlib.contextmanager
@@ -17,7 +20,7 @@ def on_devices(cfg: DictConfig, *systems: System) -> Iterator[dict[str, Any]]:
 
     Yields: the accelerator and the number of devices, for the cell's record.
     """
-    trained = [each.objective for system in systems for each in _trained(system)]
+    trained = [each for system in systems for each in _trained(system)]
     if not trained:
         yield {"accelerator": "cpu", "devices": 1}
         return
@@ -27,11 +30,13 @@ def on_devices(cfg: DictConfig, *systems: System) -> Iterator[dict[str, Any]]:
         yield {"accelerator": cfg.trainer.accelerator, "devices": cfg.trainer.devices}
 
 
-def _trained(system: System) -> Iterator[TrainedSystem]:
+def _trained(system: System) -> Iterator["nn.Module"]:
     if isinstance(system, MixedSystem):
         for each in system.systems:
             yield from _trained(each)
     elif isinstance(system, AdaptedSystem):
-        yield system.adapted
+        yield system.adapted.objective
     elif isinstance(system, TrainedSystem):
-        yield system
+        yield system.objective
+    elif isinstance(system, SentenceEncoder):
+        yield system.model

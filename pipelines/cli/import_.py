@@ -15,7 +15,7 @@ from retable.core.digests import FORMAT, digest
 from retable.core.errors import UsageError, closest, near
 from retable.core.publishing import check_path, exclusive, publish
 from retable.models.vector_files import read_vectors, write_word2vec
-from retable.planning.cell import Cell
+from retable.planning.cell import CHECKPOINT, Cell
 from retable.tokenizers.tokenizer import END_OF_LINE, UNKNOWN, Tokenizer
 from retable.tokenizers.word import of_words
 
@@ -29,8 +29,8 @@ def import_cell(source: str, name: str) -> Path:
     The cell's `run.json` contains the digests of the imported files, and null as the seed.
 
     Args:
-        source: an ARPA file, a file of word vectors, or the folder or Hub name of a checkpoint. Files may be
-            compressed, see `retable.core.compressed`.
+        source: an ARPA file, a file of word vectors, or the folder or Hub name of a checkpoint, possibly after `hf:`.
+            Files may be compressed, see `retable.core.compressed`.
         name: `CORPUS/NAME`, the cell's path below `outputs/<stage>/`. If the source has word vectors for the words of a
             task, CORPUS is the name of the task.
 
@@ -65,7 +65,10 @@ def import_cell(source: str, name: str) -> Path:
         artifacts.write_metrics(folder, {})
         facts = {"stage": stage, "system": system, "corpus": corpus, "seed": None, "task": None}
         is_checkpoint = not (is_arpa or has_vectors)
-        digests = {f"{source}/{file.name}" if is_checkpoint else str(file): digest(file) for file in files}
+        digests = {  # some files of a checkpoint may be in folders of it
+            f"{source}/{file.relative_to(files[0].parent)}" if is_checkpoint else str(file): digest(file)
+            for file in files
+        }
         origins = {"made_from": [], "imported": source, "digests": digests, "format": FORMAT}
         artifacts.write_json(folder / "run.json", facts | origins)
     return out
@@ -111,7 +114,14 @@ def _checkpoint(source: str, corpus: str, folder: Path) -> tuple[list[Path], dic
     from retable.inference.build import build_model, build_objective
     from retable.training.weights import put_weights, save_weights
 
-    checkpoint = Checkpoint(source)
+    checkpoint = Checkpoint(source.removeprefix(CHECKPOINT))
+    if checkpoint.encoder is not None:
+        encoder = {"tokens": None, "model": checkpoint.model, "objective": None, "encoder": checkpoint.encoder}
+        model = build_model(encoder, checkpoint.tokenizer)
+        put_weights(model, checkpoint.weights, checkpoint.folder, prefix="model.")
+        save_weights(model, folder / "model.safetensors")
+        checkpoint.tokenizer.save(folder / "tokenizer.json")
+        return checkpoint.files, encoder
     kind = checkpoint.model["_target_"].rpartition(".")[2]
     settings = _settings(checkpoint.model, checkpoint.objective)
     with composing():

@@ -1,11 +1,14 @@
 """`init=hf:…`: put the model of a Hugging Face checkpoint into a recipe's configuration before anything is built."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from retable.core.errors import UsageError
 from retable.planning.cell import CHECKPOINT
+
+if TYPE_CHECKING:
+    from retable.exchange.checkpoint import Checkpoint
 
 READER = "retable.exchange.checkpoint.Checkpoint"  # imported only where it is needed, since this takes seconds
 # Maps a model's class to the class of the checkpoints that it can start from. The model has the settings of such a
@@ -21,16 +24,23 @@ RECIPES = {"GPT": "transformer/gpt", "BERT": "bert/bert", "T5": "t5/t5"}
 def use_checkpoint_config(cfg: DictConfig, overrides: list[str]) -> None:
     """If `cfg.init` names a checkpoint, replace the model settings in `cfg` by the checkpoint's settings.
 
-    The objective's settings `vocab_size` and `tie` and all settings of the model except dropout are replaced. `init`
-    is replaced by a mapping whose `_target_` opens the checkpoint. So the cell's `config.yaml` lists the settings used.
+    The objective's settings `vocab_size` and `tie`, all settings of the model except dropout, and the settings of a
+    sentence encoder that are null are replaced. `init` is replaced by a mapping whose `_target_` opens the checkpoint.
+    So the cell's `config.yaml` lists the settings used.
 
     Args:
         cfg: the composed configuration; changed in place.
         overrides: `name=value` arguments of the command line.
 
-    Raises: UsageError: the recipe has another kind of model, or an override changes the model's settings.
+    Raises: UsageError: the recipe has another kind of model, an override changes the model's settings, or the recipe is
+        a sentence encoder and `init` is not a checkpoint of one.
     """
     if not str(init := OmegaConf.select(cfg, "init", default="")).startswith(CHECKPOINT):
+        if cfg.get("encoder") is not None:
+            raise UsageError(
+                f"init={init}, but a sentence encoder is not trained here; write a checkpoint, as in init=hf:FOLDER or "
+                "init=hf:OWNER/NAME"
+            )
         return
     from retable.exchange.checkpoint import Checkpoint
 
@@ -50,7 +60,18 @@ def use_checkpoint_config(cfg: DictConfig, overrides: list[str]) -> None:
             cfg.objective.vocab_size = settings["vocab_size"]
             if "tie" in cfg.objective and "tie" in (checkpoint.objective or {}):
                 cfg.objective.tie = (checkpoint.objective or {})["tie"]
+        if cfg.get("encoder") is not None:
+            own = {key: value for key, value in cfg.encoder.items() if value is not None}
+            cfg.encoder = _encoder_of(checkpoint, init) | own
         cfg.init = opened_by(init)
+
+
+def _encoder_of(checkpoint: "Checkpoint", init: str) -> dict[str, Any]:
+    if (encoder := checkpoint.encoder) is None:
+        raise UsageError(
+            f"init={init} has a head and no modules.json, so it is not a sentence encoder; write another checkpoint"
+        )
+    return encoder
 
 
 def opened_by(init: Any) -> Any:

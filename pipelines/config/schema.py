@@ -157,6 +157,7 @@ class Pretrain(Initialised):
     objective: Annotated[Any, Takes("retable.objectives.", (*FACTS, "model"))]
     batches: Annotated[Any, Takes("retable.data.", (*FACTS, "tokens", "units", "line_end", "seed"))]
     scorer: Annotated[Any, Takes("retable.evaluation.likelihood.")]
+    encoder: Annotated[Any, Takes("retable.evaluation.sentence_encoder.", ("model", "tokenizer"))]
     validation_scorer: Annotated[Any, Takes("retable.evaluation.likelihood.")]
     patience: PositiveInt | None
     compile: bool
@@ -310,9 +311,11 @@ def check_settings(stage: str, cfg: Mapping[str, Any], raw: Mapping[str, Any], o
         if not read:
             raise UsageError(f"{stage} has no setting {shown(name)}; {closest(name, sorted(schema))}")
 
-    unread = sorted({*schema} & {*overridden} - READ_TO_COUNT)
+    encodes = cfg.get("encoder") is not None
+    unread = sorted({*schema} & {*overridden} - READ_TO_COUNT - ({"encoder"} if encodes else set()))
     if stage == "pretrain" and cfg.get("objective") is None and unread:
-        raise UsageError(f"{unread[0]} has no effect on this recipe, a count-based model; leave {unread[0]} out")
+        kind = "a sentence encoder that is not trained here" if encodes else "a count-based model"
+        raise UsageError(f"{unread[0]} has no effect on this recipe, {kind}; leave {unread[0]} out")
     try:
         check_all(cfg, schema, FACTS)
     except SettingError as error:

@@ -12,7 +12,7 @@ from retable.planning.fingerprint import Code
 
 # The parts of a configuration from which a loaded system is rebuilt. The other parts affected only the weights of the
 # system.
-LOADED = ("tokens", "model", "objective", "batches", "scorer", "adaptation", "cells", "task", "head")
+LOADED = ("tokens", "model", "objective", "batches", "scorer", "encoder", "adaptation", "cells", "task", "head")
 
 
 def code() -> Code:
@@ -44,7 +44,7 @@ def entry_points_of(stage: str, own: Mapping[str, Any], *others: Any) -> list[st
     """
     verb = "finetune" if stage in TASK_STAGES else stage
     if stage == "pretrain":
-        verb = "count" if own["objective"] is None else "learn"
+        verb = "adopt" if own.get("encoder") else "count" if own["objective"] is None else "learn"
     if stage == "scaling":
         verb = "law" if "resamples" in own else "layers"
     return [f"{module_of(stage)}.{verb}", *sorted(targets([own, *others]))]

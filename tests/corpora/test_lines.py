@@ -10,6 +10,7 @@ from retable.core.errors import UsageError
 from retable.corpora.cut import write_cut
 from retable.corpora.multiple_choice import read_choices
 from retable.corpora.questions import Labelled
+from retable.corpora.scored_pairs import ScoredPairs
 from retable.corpora.text import SPLITS, is_blank, lines_of, read_lines, read_units, write_corpus
 from retable.corpora.text8 import read_text8
 from retable.data.summaries import sentences_of
@@ -112,6 +113,10 @@ def tokens_of(path):
 READERS = {
     "analogies": ({"a.txt": ": capital\na b c d\n"}, read_analogies),
     "similarity": ({"a.txt": "cat dog 7.5\n"}, read_pairs),
+    "scored pairs": (
+        {"a.tsv": "part\tscore\tsentence1\tsentence2\np\t1\ta\tb\n"},
+        lambda path: ScoredPairs(str(path.parent)).read(),
+    ),
     "senses": ({"a.tsv": SENSES}, read_senses),
     "word vectors": ({"a.txt": "2 1\nthe 0.5\na 1\n"}, lambda path: [each[:] for each in read_vectors(path)]),
     "arpa": ({"a.arpa": ARPA}, lambda path: read_arpa(path).log_prob(["a"])),

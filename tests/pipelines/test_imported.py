@@ -15,8 +15,11 @@ from pipelines.cli.import_ import import_cell
 from retable.core.artifacts import read_json
 from retable.core.errors import UsageError
 from retable.corpora.text import read_units
+from retable.inference import served
 from retable.models.vector_files import write_word2vec
+from tests.evaluation.test_sentence_similarity import pairs_file
 from tests.exchange.cases import bpe, exported, gpt, system, widened
+from tests.exchange.test_sentence_transformers import TEXTS, encoder, headless, sentence_files
 
 CORPUS = "corpus=grammar_tiny"
 
@@ -151,6 +154,71 @@ def test_a_checkpoint_without_its_whole_pretraining_is_refused(project):
     assert alone.is_dir() and project.refuse("cli.main", "import", "nowhere", "grammar_tiny/nowhere").startswith(
         "error: nowhere is not a fol"
     )
+
+
+@pytest.fixture(scope="module")
+def minilm(project):
+    """Return a project with the checkpoint of a random sentence encoder, and with scored pairs."""
+    folder = project.folder / "minilm"
+    headless(folder)
+    sentence_files(folder, "mean_tokens", max_seq_length=8)
+    (project.folder / "pairs").mkdir()
+    rows = [("a", i, text, TEXTS[i - 1]) for i, text in enumerate(TEXTS)]
+    pairs_file(project.folder / "pairs/own.tsv", rows)
+    return project
+
+
+PAIRS = ("corpus=sts", "benchmark=sentence_similarity", "benchmark.sentence_similarity.pairs.folder=pairs")
+
+
+def test_a_sentence_encoder_is_imported_with_its_pooling(minilm):
+    minilm.succeed("cli.main", "import", "minilm", "sts/of_files")
+    minilm.succeed("cli.main", "import", "hf:minilm", "sts/hf")
+    cells = minilm.folder / "outputs/pretrain/sts"
+    loaded = retable.load(cells / "of_files")
+    np.testing.assert_allclose(loaded.encode(TEXTS), encoder(minilm.folder / "minilm").encode(TEXTS), atol=1e-6)
+    one, other = loaded.encode(TEXTS[:2])
+    assert loaded.similarity(*TEXTS[:2]) == pytest.approx(one @ other, abs=1e-6)
+    assert loaded.encode(TEXTS[0]).shape == (1, 16) and loaded.can == ("encode", "similarity")
+    assert len(minilm.read("pretrain/sts/of_files/run.json")["digests"]) == 6
+    examples = served.examples(loaded)  # MLflow's model of the cell
+    assert np.allclose([*served.answers(loaded, examples)["vector"]], loaded.encode([*examples["text"]]), atol=1e-6)
+    minilm.succeed("evaluate", *PAIRS, "cell=sts/of_files")
+    metrics = minilm.read("evaluate/sts/of_files/metrics.json")
+    assert metrics["sentence_similarity/own/pairs"] == 5 and "sentence_similarity/own/spearman" in metrics
+    assert "of_files is not a LanguageModel, which benchmark perplexity needs" in minilm.refuse(
+        "evaluate", "corpus=sts", "cell=sts/of_files"
+    )
+    assert "of_files is not a neural model of tokens" in minilm.refuse("cli.main", "export", "sts/of_files", "again")
+
+
+def test_a_stage_makes_the_cell_that_an_import_makes(minilm):
+    recipe = ("corpus=sts", "recipe=encoders/sentence_encoder", "init=hf:minilm")
+    minilm.succeed("pretrain", *recipe, "system=staged")
+    minilm.succeed("pretrain", *recipe, "system=first", "encoder.pooling=first")
+    cells = minilm.folder / "outputs/pretrain/sts"
+    staged, first = (retable.load(cells / name) for name in ("staged-1", "first-1"))
+    np.testing.assert_array_equal(staged.encode(TEXTS), encoder(minilm.folder / "minilm").encode(TEXTS))
+    made, imported = (minilm.read(f"pretrain/sts/{name}/run.json")["digests"] for name in ("staged-1", "hf"))
+    assert made == {name.removeprefix("hf:"): value for name, value in imported.items()}
+    assert first.config["encoder"]["pooling"] == "first" and first.config["encoder"]["max_length"] == 8
+    assert staged.config["tokens"] is None and np.abs(staged.encode(TEXTS) - first.encode(TEXTS)).max() > 0.1
+    minilm.succeed("evaluate", *PAIRS, "cell=sts/staged-1")
+    for overrides, message in (
+        (
+            recipe[:2],
+            "init=random, but a sentence encoder is not trained here; write a checkpoint, as in init=",
+        ),
+        ((*recipe, "encoder.max_length=13"), "encoder.max_length=13 is out of range; write 3 to 12"),
+        ((*recipe, "encoder.pooling=sum"), "encoder.pooling=sum"),
+        (
+            (*recipe, "compile=true"),
+            "compile has no effect on this recipe, a sentence encoder that is not trained here",
+        ),
+    ):
+        line = minilm.refuse("pretrain", *overrides, "system=refused")
+        assert message in line, line
+    assert not (cells / "refused-1").exists()
 
 
 VECTORS = np.random.default_rng(0).standard_normal((4, 5)).astype(np.float32)

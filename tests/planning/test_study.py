@@ -105,6 +105,20 @@ def test_a_checkpoint_of_transformers_brings_no_cells_and_where_a_task_is_learnt
     assert on.command.endswith(" init=hf:mine/bert system=bert_on seed=1")
 
 
+def test_a_sentence_encoder_needs_a_checkpoint_and_no_tokens():
+    entry = {"of": "sentence_encoder", "as": "minilm", "init": "hf:mine/minilm"}
+    content = {"corpus": "sts", "systems": [entry], "benchmarks": {"sentence_similarity": "all"}}
+    cells = expand(CONF, "mine", content).cells
+    assert [*cells] == ["pretrain/sts/minilm-1", "prepare/sts", "evaluate/sts/minilm-1"]
+    assert cells["pretrain/sts/minilm-1"].reads == ()
+    measured = cells["evaluate/sts/minilm-1"]
+    assert measured.reads == ("pretrain/sts/minilm-1", "prepare/sts") and "tokenizer" not in measured.settings
+    with pytest.raises(UsageError, match=r"system minilm: sentence_encoder is not trained here; add a checkpoint"):
+        expand(CONF, "mine", content | {"systems": [entry | {"init": None}]})
+    with pytest.raises(UsageError, match=r"pretrain/sts/minilm-1 is not a LanguageModel"):
+        expand(CONF, "mine", content | {"benchmarks": {"perplexity": "minilm"}})
+
+
 def test_the_default_is_of_forty_stages_at_most():
     """Its time is that of its trainings, and one second per stage."""
     plan, report = 1, 1

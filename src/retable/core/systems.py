@@ -2,7 +2,7 @@
 
 The interfaces are protocols, so that any object with these methods counts as a language model.
 
-Shapes: N tokens, S systems, V vocabulary.
+Shapes: N tokens, S systems, V vocabulary, n texts, D vector size.
 """
 
 from collections.abc import Sequence
@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import numpy as np
 
 if TYPE_CHECKING:  # not imported at run time, since n-gram models do not need torch
+    from torch import nn
+
     from retable.objectives.base import Objective
 
 
@@ -76,6 +78,20 @@ class TrainedSystem(System, Protocol):
     """A trained system with its training objective."""
 
     objective: "Objective"
+
+
+@runtime_checkable
+class SentenceEncoder(System, Protocol):
+    """A system that computes one vector per text, such as a BERT with a pooling.
+
+    model: the trained model, whose device the encoder uses.
+    """
+
+    model: "nn.Module"
+
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        """Return one vector per text, (n, D) float32."""
+        ...
 
 
 @runtime_checkable

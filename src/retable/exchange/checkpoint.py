@@ -15,6 +15,7 @@ from retable.core.escaping import in_one_line
 from retable.core.settings import check, shown
 from retable.exchange.families import FAMILIES, Family, Head, Settings
 from retable.exchange.layers import Layers, to_ours, under
+from retable.exchange.sentence_transformers import pooling_files, read_pooling
 from retable.models.bert import BERT
 from retable.models.t5 import T5
 from retable.objectives.causal_lm import CausalLM
@@ -27,6 +28,7 @@ from retable.tokenizers.tokenizer import Tokenizer
 # needed.
 SNAPSHOT = ("*.json", "*.txt", "*.safetensors", "pytorch_model*.bin")
 SOFTMAXES = (CausalLM, TextToText)  # objectives whose head is only a softmax layer, which may be tied to the embedding
+ENCODER = "retable.evaluation.sentence_encoder.PooledEncoder"
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 
 
@@ -63,7 +65,8 @@ class Checkpoint:
     @property
     def files(self) -> list[Path]:
         """All files of the checkpoint that are read."""
-        return [self.folder / "config.json", *tokenizer_files(self.folder), *self._weight_files]
+        settings = [self.folder / "config.json", *pooling_files(self.folder)]
+        return [*settings, *tokenizer_files(self.folder), *self._weight_files]
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -104,6 +107,21 @@ class Checkpoint:
         if self._head.ours is MaskedLM and not self._tied:
             tied = {"tie": False}
         return {"_target_": _full_name(self._head.ours)} | needs | tied
+
+    @cached_property
+    def encoder(self) -> Settings | None:
+        """The settings of the sentence encoder, in the same format as `model`.
+
+        The result is None unless the model is a BERT that has no head, or whose checkpoint has the files of
+        sentence-transformers.
+
+        Raises: UsageError: Retable does not compute the checkpoint's pooling.
+        """
+        if self._family.model is not BERT or (self._head is not None and not pooling_files(self.folder)):
+            return None
+        lowercases = self.tokenizer.encode("A") == self.tokenizer.encode("a")
+        pooling = read_pooling(self.folder, self._settings["max_length"], lowercases)
+        return {"_target_": ENCODER} | pooling
 
     @cached_property
     def weights(self) -> dict[str, Tensor]:

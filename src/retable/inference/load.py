@@ -4,15 +4,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from retable.core.compressed import file_of
+from retable.core.systems import SentenceEncoder
 from retable.inference.find import find_cell
 
 if TYPE_CHECKING:
     from retable.inference.language import Language
+    from retable.inference.sentences import Sentences
     from retable.inference.tasks import TaskSystem
     from retable.inference.vectors import Vectors
 
 
-def load(name: str | Path, device: str = "cpu") -> "Language | Vectors | TaskSystem":
+def load(name: str | Path, device: str = "cpu") -> "Language | Vectors | Sentences | TaskSystem":
     """Load the trained system of a cell; the system's attribute `can` lists its methods.
 
     The loaded system gives the same results as the stages that evaluate it.
@@ -43,6 +45,10 @@ def load(name: str | Path, device: str = "cpu") -> "Language | Vectors | TaskSys
         from retable.inference.vectors import Vectors
 
         return Vectors(cell, system)
+    if isinstance(system, SentenceEncoder):
+        from retable.inference.sentences import Sentences
+
+        return Sentences(cell, system).to(device)
     from retable.inference.language import Language
 
     return Language(cell, system).to(device)

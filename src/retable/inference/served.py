@@ -15,6 +15,7 @@ from retable.core.errors import UsageError
 from retable.corpora.text import read_lines
 from retable.inference.language import Language
 from retable.inference.load import load
+from retable.inference.sentences import Sentences
 from retable.inference.tasks import Chooser, Classifier, Reader, Resolver, Summarizer, Tagger, TaskSystem, Translator
 from retable.inference.vectors import Vectors
 from retable.tracking import registry
@@ -31,7 +32,7 @@ REQUIREMENTS = (
 class Served:
     """A system with the interface that MLflow requires of a model."""
 
-    def __init__(self, system: Language | Vectors | TaskSystem):
+    def __init__(self, system: Language | Vectors | Sentences | TaskSystem):
         self._system = system
 
     def predict(self, table: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
@@ -48,7 +49,7 @@ def _load_pyfunc(folder: str) -> Served:
     return Served(load(Path(folder)))
 
 
-def answers(system: Language | Vectors | TaskSystem, table: pd.DataFrame) -> pd.DataFrame:
+def answers(system: Language | Vectors | Sentences | TaskSystem, table: pd.DataFrame) -> pd.DataFrame:
     """Return the system's results for each row of a table.
 
     Args:
@@ -67,6 +68,8 @@ def answers(system: Language | Vectors | TaskSystem, table: pd.DataFrame) -> pd.
             return pd.DataFrame(scores)
         case Language() if "encode" in system.can:
             return pd.DataFrame({"vector": [row.tolist() for row in system.encode(table["text"].tolist(), "mean")]})
+        case Sentences():
+            return pd.DataFrame({"vector": [row.tolist() for row in system.encode(table["text"].tolist())]})
         case Vectors():
             near = [list(zip(*system.neighbours(word), strict=True)) for word in table["word"]]
             return pd.DataFrame([{"neighbours": list(words), "cosines": list(cosines)} for words, cosines in near])
@@ -89,7 +92,7 @@ def answers(system: Language | Vectors | TaskSystem, table: pd.DataFrame) -> pd.
     raise UsageError(f"{system.folder} has no result for a text; use a language model, an encoder or a task's system")
 
 
-def examples(system: Language | Vectors | TaskSystem) -> pd.DataFrame:
+def examples(system: Language | Vectors | Sentences | TaskSystem) -> pd.DataFrame:
     """Return example rows from the validation text of the system's corpus or task.
 
     Raises: UsageError: the validation text is missing.
@@ -97,6 +100,8 @@ def examples(system: Language | Vectors | TaskSystem) -> pd.DataFrame:
     match system:
         case Vectors():
             return pd.DataFrame({"word": system.words[:SHOWN]})
+        case Sentences():
+            return pd.DataFrame({"text": ["the encoder reads one sentence", "and returns one vector"]})
         case Language():
             text = Path("outputs/prepare", read_run(system.folder)["corpus"], "validation.txt")
             return pd.DataFrame({"text": list(islice(filter(None, read_lines(require(text))), SHOWN))})
@@ -118,7 +123,7 @@ def examples(system: Language | Vectors | TaskSystem) -> pd.DataFrame:
     return pd.DataFrame({"text": [each.source for each in rows]})
 
 
-def register(system: Language | Vectors | TaskSystem, name: str) -> int:
+def register(system: Language | Vectors | Sentences | TaskSystem, name: str) -> int:
     """Register a copy of the system's cell in MLflow as the model `name`, and return its version.
 
     The model has a signature, an example and requirements, and is linked to the run that made the cell, if MLflow

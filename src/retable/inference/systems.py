@@ -43,8 +43,8 @@ def read_config(cell: Path) -> Settings:
 def load_system(cell: Path) -> System:
     """Load the system of a cell; the class of its objective determines the kind of system.
 
-    Returns: a language model (for ELMo, one per direction), word vectors, or a trained objective with a method
-        `held_out(split)` that computes its metrics on a split.
+    Returns: a language model (for ELMo, one per direction), word vectors, a sentence encoder, or a trained objective
+        with a method `held_out(split)` that computes its metrics on a split.
     """
     cfg = read_config(cell)
     if "adaptation" in cfg:
@@ -55,6 +55,8 @@ def load_system(cell: Path) -> System:
     if "cells" in cfg:
         return _load_mixture(weights, parts_of(cell))
     tokenizer = Tokenizer.load(require(cell / "tokenizer.json"))
+    if "encoder" in cfg:
+        return _load_encoder(cfg, weights, tokenizer)
     if cfg["objective"] is None:
         counted = build_counted(cfg, tokenizer)
         counted.load(weights)
@@ -80,6 +82,15 @@ def load_system(cell: Path) -> System:
 
     folder = Path("outputs/tokenize", cfg["tokens"])
     return PretrainedObjective(objective, lambda split: build_batches(cfg, tokenizer, folder, split, SEED))
+
+
+def _load_encoder(cfg: Settings, weights: Path, tokenizer: Tokenizer) -> System:
+    from retable.evaluation.sentence_encoder import PooledEncoder
+    from retable.training.weights import load_weights
+
+    model = build_model(cfg, tokenizer)
+    load_weights(model, weights)
+    return settings.build(cfg["encoder"], "encoder", PooledEncoder, model=model, tokenizer=tokenizer)
 
 
 def load_language_model(cell: Path) -> LanguageModel:

@@ -25,6 +25,7 @@ from retable.planning.cell import Cell
 from retable.planning.study import Study, folder_of_more_seeds
 
 REPORT_PLAN = "outputs/plan/report.yaml"
+_WITHOUT_CURVE = ("counted/", "encoders/sentence_encoder")  # recipes, or folders of recipes, without training steps
 _HEADER = "# Generated from {file} by `retable graph`.\n"
 
 Params = dict[str, dict[str, dict[str, Any]]]  # the entries of cells, by stage and key
@@ -187,7 +188,7 @@ def _plots(study: Study, results: str, library: str) -> list[dict[str, Any]]:
     scores = {"template": bars, "x": "value", "y": {f"{results}/metrics.csv": "system"}}
     curves: dict[str, dict[str, str]] = {}
     for cell in study.cells.values():
-        if "recipe" in cell.settings and not cell.settings["recipe"].startswith("counted/"):
+        if "recipe" in cell.settings and not cell.settings["recipe"].startswith(_WITHOUT_CURVE):
             name = "/".join(filter(None, (cell.stage, cell.corpus, cell.settings.get("task"))))
             curves.setdefault(name, {})[f"outputs/{cell.place}/curve.csv"] = "value"
     drawn = [{name: {"template": lines, "x": "step", "y": y}} for name, y in sorted(curves.items())]

@@ -229,11 +229,13 @@ class _Expansion:
         if entry.get("init") and (stage != "pretrain" or _is_counted(facts, entry)):
             kind = "word vectors" if stage == "embed" else "a count-based model"
             raise UsageError(f"{where}: {entry['of']} is {kind} and cannot start from another system; remove `init`")
+        if facts.get("encoder") and not _is_checkpoint(entry.get("init")):
+            raise UsageError(f"{where}: {entry['of']} is not trained here; add a checkpoint, as in init: hf:OWNER/NAME")
         for corpus, seed in product(self._corpora(entry), self._seeds(entry)):
-            tokenizer = self._tokenizer(entry)
+            tokenizer = "" if facts.get("encoder") else self._tokenizer(entry)  # an encoder has its own tokenizer
             chosen = {"system": entry["as"], "seed": str(seed)}
             chosen |= self._choices(entry, "objective", "trainer")
-            reads = [self._tokens(corpus, tokenizer)]
+            reads = [self._tokens(corpus, tokenizer)] if tokenizer else []
             if entry.get("embedding"):
                 vectors, cells = self._vectors(entry, corpus, seed)
                 reads += cells
@@ -243,6 +245,7 @@ class _Expansion:
                 reads += [] if _is_checkpoint(init) else [init]
                 chosen = {"init": init} | chosen
             settings = {"corpus": corpus, "tokenizer": tokenizer, "recipe": self._conf.choice(entry["of"])}
+            settings = {key: value for key, value in settings.items() if value}
             cell = Cell(
                 stage,
                 f"{corpus}/{entry['as']}-{seed}",
@@ -364,16 +367,18 @@ class _Expansion:
         self._pretrained[cell.place] = cell, _LANGUAGE_MODEL
 
     def _add_evaluation(self, cell: Cell, benchmarks: Sequence[str]) -> None:
-        settings = {"corpus": cell.corpus, "tokenizer": cell.tokenizer, "stage": cell.stage, "cell": cell.out}
+        settings = {"corpus": cell.corpus} | ({"tokenizer": cell.tokenizer} if cell.tokenizer else {})
+        settings |= {"stage": cell.stage, "cell": cell.out}
         settings |= {"benchmark": benchmarks[0] if len(benchmarks) == 1 else f"[{','.join(benchmarks)}]"}
         steering = self._discriminators("benchmark", benchmarks, cell.corpus)
+        text = self._tokens(cell.corpus, cell.tokenizer) if cell.tokenizer else self._prepare(cell.corpus)
         self._add(
             Cell(
                 "evaluate",
                 cell.out,
                 settings,
                 made_from=(cell.place, *steering),
-                reads=(cell.place, *steering, self._tokens(cell.corpus, cell.tokenizer)),
+                reads=(cell.place, *steering, text),
                 corpus=cell.corpus,
                 tokenizer=cell.tokenizer,
             )
@@ -482,9 +487,11 @@ class _Expansion:
             )
         return same[0].place
 
-    def _prepare(self, corpus: str) -> None:
+    def _prepare(self, corpus: str) -> str:
+        """Add the cell that prepares a corpus, and return the place of this cell."""
         self._conf.require("corpus", corpus, self._where)
-        self._add(Cell("prepare", corpus, {"corpus": corpus}, corpus=corpus), again=True)
+        self._add(cell := Cell("prepare", corpus, {"corpus": corpus}, corpus=corpus), again=True)
+        return cell.place
 
     def _tokens(self, corpus: str, tokenizer: str) -> str:
         """Add the cell that tokenizes a corpus, and return the place of this cell."""
@@ -544,6 +551,8 @@ _LANGUAGE_MODEL = frozenset({"LanguageModel", "System"})
 
 def _answers(facts: Mapping[str, Any], entry: Mapping[str, Any]) -> frozenset[str]:
     """Return the names of the classes of `retable.core.systems` to which a recipe's system belongs."""
+    if facts.get("encoder"):
+        return frozenset({"SentenceEncoder", "System"})
     if facts["stage"] == "embed":
         return frozenset({"WordVectors", "System"})
     if _is_counted(facts, entry):
@@ -556,7 +565,8 @@ def _answers(facts: Mapping[str, Any], entry: Mapping[str, Any]) -> frozenset[st
 
 
 def _is_counted(facts: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:
-    return _objective(facts, entry) is None or facts.get("objective", {}) is None
+    untrained = _objective(facts, entry) is None or facts.get("objective", {}) is None
+    return untrained and not facts.get("encoder")
 
 
 def _objective(facts: Mapping[str, Any], entry: Mapping[str, Any]) -> str | None:

@@ -345,7 +345,7 @@ def _cell(key: str) -> tuple[str, str, str] | None:
         case [split, direction, metric] if split in SPLITS and direction in DIRECTIONS and metric in LIKELIHOODS:
             return direction, split, metric
         case [task, split, metric] if split in SPLITS or task in (
-            "analogies", "similarity", "senses", "blimp", "probes", "steering", "law",
+            "analogies", "similarity", "sentence_similarity", "senses", "blimp", "probes", "steering", "law",
         ):  # fmt: skip
             return task, split, metric
         case [task, metric] if task in (*BOUNDS, "held_out", "senses", "unseen_words"):
