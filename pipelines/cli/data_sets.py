@@ -7,12 +7,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import chdir
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal, NamedTuple
 
 from annotated_types import MinLen
-from hydra import compose
-from omegaconf import OmegaConf
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from pipelines.config.project import STUDIES, STUDY, folder_of, study_names
@@ -190,13 +188,14 @@ def sets_at(paths: Iterable[str], readers: Iterable[str], known: Mapping[str, Da
 
 def paths_of(group: str, name: str) -> list[str]:
     """Return the files and folders of the data folder that a corpus, task or benchmark reads, as in data/ptb."""
-    parts: list[Any] = [conf().read(group, name)]
-    if group == "corpus":
-        with composing():
-            corpus: Any = OmegaConf.to_container(compose(f"corpus/{name}").corpus, resolve=True)
-        parts = [corpus, *(conf().read("task", task) for task in corpus.get("tasks", ()))]
-    texts = dict.fromkeys(text.replace(DATA, "data/") for part in parts for text in strings(part))
-    paths = [text for text in texts if text.startswith("data/")]
+    own = conf().read(group, name)
+    parts = [own, *(conf().read("task", task) for task in own.get("tasks", ()) if group == "corpus")]
+    # Interpolations are replaced in the text: composing the configurations of all corpora would take seconds.
+    values = {f"${{corpus.{key}}}": str(value) for key, value in own.items() if isinstance(value, str)}
+    texts = [text for part in parts for text in strings(part)]
+    for key, value in values.items():
+        texts = [text.replace(key, value) for text in texts]
+    paths = [text.replace(DATA, "data/") for text in dict.fromkeys(texts) if text.startswith(DATA)]
     parents = {str(parent) for path in paths for parent in PurePosixPath(path).parents}
     return [path for path in paths if path not in parents]
 

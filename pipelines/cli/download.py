@@ -45,9 +45,10 @@ def download(url: str, place: Path, size: int | None) -> None:
     try:
         while _append_again(url, part, size):
             pass
-    finally:
+    except BaseException:
         if part.exists() and not part.stat().st_size:
             part.unlink()
+        raise
     part.replace(place)
 
 

@@ -125,8 +125,8 @@ class Store:
             elif (found := _digest(place := self.folder / path)) not in expected:
                 by = f"conf/data/{name}.yaml" if file.sha256 else f"{self.folder / SUMS}"
                 raise UsageError(
-                    f"{place} has sha256 {found}, but {by} lists {' or '.join(expected)}; to fetch the file again, move "
-                    "it away"
+                    f"{place} has sha256 {found}, but {by} lists {' or '.join(expected)}; move the file away to "
+                    "fetch it again"
                 )
         return missing, unknown
 
@@ -183,7 +183,9 @@ class Store:
             sources.append((each.url, lambda each=each: self._from_address(each, path, data, missing, bench)))
         if not sources:
             allowed = "--offline allows only a mirror on this machine" if self.offline else data.note
-            raise UsageError(f"{self.folder / path} is missing; {allowed}; set {environment.MIRROR} to a folder with it")
+            raise UsageError(
+                f"{self.folder / path} is missing; {allowed}; set {environment.MIRROR} to a folder with it"
+            )
         failures = list[str]()
         for address, get in sources:
             if failures:
@@ -283,7 +285,7 @@ class Store:
         self._inside(sums := self.folder / SUMS)
         recorded = self._recorded() | {path: digest}
         new = sums.with_name(f"{SUMS}.new")
-        new.write_text("".join(f"{each}  {name}\n" for name, each in recorded.items()), encoding="utf-8")
+        new.write_text("".join(f"{each}  {name}\n" for name, each in sorted(recorded.items())), encoding="utf-8")
         os.replace(new, sums)
 
 
@@ -331,11 +333,11 @@ def _list(chosen: Mapping[str, DataSet], folder: Path, whole: bool) -> None:
 
 
 def size_of(data: DataSet) -> str:
-    """Return the size of a data set's files in MB or, if it is not known, of its archives; "" if neither is known."""
+    """Return the size of a data set's files or, if it is not known, of its archives; "" if neither is known."""
     for known in (data.files.values(), data.archives.values()):
         sizes = [each.size for each in known if each.size is not None]
         if sizes and len(sizes) == len(known):
-            return f"{sum(sizes) / 1e6:,.1f} MB"
+            return f"{sum(sizes) / 1e6:,.1f} MB" if sum(sizes) >= 1e6 else f"{sum(sizes) / 1e3:,.0f} kB"
     return ""
 
 
