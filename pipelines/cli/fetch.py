@@ -163,12 +163,11 @@ class Store:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise UsageError(f"another `retable fetch` writes in {self.folder}; wait until it ends") from None
+            _clear(bench)  # a process that was killed may have left a file that it had not verified
             try:
                 yield bench
             finally:
-                for path in bench.iterdir():
-                    if path.suffix != ".part":
-                        path.unlink()
+                _clear(bench)
                 if not any(bench.iterdir()):
                     bench.rmdir()
         finally:
@@ -219,17 +218,20 @@ class Store:
             if archive and archive.sha256 and (found := _digest(place)) not in archive.sha256:
                 place.unlink()
                 raise Failure(f"the archive has sha256 {found}, but {archive.sha256[0]} is listed")
+        verified = bool(archive and archive.sha256)
         members = {each: same.member for each in missing for same in data.addresses_of(each)
-                   if (same.kind, same.url) == (address.kind, address.url)}  # fmt: skip
+                   if (same.kind, same.url) == (address.kind, address.url)
+                   and (each == path or verified or self.unverified or data.files[each].sha256)}  # fmt: skip
         places = {each: self._place(bench, f"{address.url}::{each}") for each in members}
-        sizes = {member: data.files[each].size for each, member in members.items()}
+        # A verified archive may have another edition of a member, with another size.
+        sizes = {member: None if verified else data.files[each].size for each, member in members.items()}
         try:
             unpack(place, address.kind, {member: places[each] for each, member in members.items()}, sizes)
         except Failure:
             for each in places.values():
                 each.unlink(missing_ok=True)
             raise
-        self._keep(places, data, verified=bool(archive and archive.sha256))
+        self._keep(places, data, verified)
 
     def _require_known(self, digests: Collection[str]) -> None:
         if not digests and not self.unverified:
@@ -287,6 +289,13 @@ class Store:
         new = sums.with_name(f"{SUMS}.new")
         new.write_text("".join(f"{each}  {name}\n" for name, each in sorted(recorded.items())), encoding="utf-8")
         os.replace(new, sums)
+
+
+def _clear(bench: Path) -> None:
+    """Remove all files but downloads that can resume."""
+    for path in bench.iterdir():
+        if path.suffix != ".part":
+            path.unlink()
 
 
 def _exists(folder: Path, path: str) -> bool:
