@@ -60,10 +60,12 @@ def _append_again(url: str, part: Path, size: int | None) -> bool:
     try:
         _append(url, part, size)
     except requests.HTTPError as error:
-        if error.response.status_code == requests.codes.requested_range_not_satisfiable and before:
+        answer = error.response
+        assert answer is not None
+        if answer.status_code == requests.codes.requested_range_not_satisfiable and before:
             part.unlink()  # the part is at least as long as the file
             return True
-        raise Failure(f"the server answers {error.response.status_code} {error.response.reason}") from None
+        raise Failure(f"the server answers {answer.status_code} {answer.reason}") from None
     except requests.RequestException as error:
         if part.stat().st_size > before:  # the connection broke after some bytes had arrived
             return True
@@ -214,7 +216,7 @@ def _untar(archive: Path, targets: Mapping[str, Path], sizes: Mapping[str, int |
     raise Failure(f"the archive has no member {next(iter(waiting))}")
 
 
-def _copy(source: IO[bytes], target: Path, member: str, size: int | None) -> None:
+def _copy(source: IO[bytes] | gzip.GzipFile, target: Path, member: str, size: int | None) -> None:
     """Copy a member to a file, but not more bytes than the member should have."""
     with target.open("wb") as file:
         if size is None:

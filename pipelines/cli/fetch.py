@@ -75,7 +75,10 @@ def fetch(names: list[str], study: str | None, check: bool, details: bool, offli
 
 def data_folder() -> Path:
     """Return the data folder: `RETABLE_DATA`, or `data` in the checkout or, without a checkout, here."""
-    return environment.data() if environment.DATA in os.environ else (CHECKOUT or Path.cwd()) / "data"
+    if environment.DATA in os.environ:
+        return environment.data()
+    folder = (CHECKOUT or Path.cwd()) / "data"
+    return folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
 
 
 @dataclass
@@ -101,13 +104,19 @@ class Store:
         """
         missing, unknown = self._state(name, data)
         if missing and required:
-            raise UsageError(f"{self.folder / missing[0]} is missing; {_how(name, data)}")
+            raise UsageError(f"{self.folder / missing[0]} is missing; {self._how(name, data)}")
         if len(missing) == len(data.files):
             return f"{name}: not here"
         parts = [f"{len(data.files) - len(missing) - len(unknown)} of {len(data.files)} files verified"]
         parts += [f"{len(missing)} missing"] * bool(missing)
         parts += [f"{len(unknown)} without a known sha256"] * bool(unknown)
         return f"{name}: {', '.join(parts)}"
+
+    def _how(self, name: str, data: DataSet) -> str:
+        """Return advice on how to get the files of a data set."""
+        if data.terms == "agreement":
+            return f"{data.note}; then put the files into {self.folder / data.folder} (see {data.home})"
+        return f"fetch it: retable fetch {name}"
 
     def _state(self, name: str, data: DataSet) -> tuple[list[str], list[str]]:
         """Return the missing files of a data set, and the files without a known sha256.
@@ -137,7 +146,7 @@ class Store:
         """
         missing, unknown = self._state(name, data)
         if missing and data.terms == "agreement":
-            raise UsageError(f"{self.folder / missing[0]} is missing; {_how(name, data)}")
+            raise UsageError(f"{self.folder / missing[0]} is missing; {self._how(name, data)}")
         with self._bench() if missing else contextlib.nullcontext(self.folder) as bench:
             for path in missing:
                 if not (self.folder / path).exists():  # a member of the same archive may have brought it
@@ -180,10 +189,12 @@ class Store:
             sources.append((f"{self.mirror}/{path}", lambda: self._from_mirror(path, data, bench)))
         for each in data.addresses_of(path) if not self.offline else ():
             sources.append((each.url, lambda each=each: self._from_address(each, path, data, missing, bench)))
+        by_hand = "" if data.addresses_of(path) else f"; {data.note}"
         if not sources:
-            allowed = "--offline allows only a mirror on this machine" if self.offline else data.note
+            allowed = "; --offline allows only a mirror on this machine" if self.offline else ""
             raise UsageError(
-                f"{self.folder / path} is missing; {allowed}; set {environment.MIRROR} to a folder with it"
+                f"{self.folder / path} is missing{allowed}{by_hand}; put the file there, or set {environment.MIRROR} to "
+                "a folder with the file"
             )
         failures = list[str]()
         for address, get in sources:
@@ -194,7 +205,7 @@ class Store:
                 return
             except Failure as failure:
                 failures.append(f"{address}: {failure}")
-        raise UsageError(f"{path} was not fetched: {failures[-1]}")
+        raise UsageError(f"{path} was not fetched: {failures[-1]}{by_hand}")
 
     def _from_mirror(self, path: str, data: DataSet, bench: Path) -> None:
         file = data.files[path]
@@ -307,13 +318,6 @@ def _digest(place: Path) -> str:
     from pooch import file_hash
 
     return str(file_hash(place, alg="sha256"))
-
-
-def _how(name: str, data: DataSet) -> str:
-    """Return advice on how to get the files of a data set."""
-    if data.terms == "agreement":
-        return f"{data.note}; then put the files into data/{data.folder} (see {data.home})"
-    return f"fetch it: retable fetch {name}"
 
 
 def _unanswered(chosen: Mapping[str, DataSet]) -> list[str]:
