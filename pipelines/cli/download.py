@@ -14,9 +14,11 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any
 from urllib.parse import quote
+
+from tqdm import tqdm
 
 TIMEOUT = 30  # seconds without a byte after which a download fails
 _CHUNK = 1 << 16  # bytes; a broken connection loses at most one chunk
@@ -96,9 +98,11 @@ def _append(url: str, part: Path, size: int | None) -> None:
                 raise Failure(f"the file has {total} bytes, not {size}")
 
         headers |= {"Range": f"bytes={start}-"} if start else {}
-        shown = sys.stderr.isatty()
-        loader = HTTPDownloader(shown, _CHUNK, timeout=TIMEOUT, headers=headers, hooks={"response": begin})
-        loader(url, file_, None)
+        name, shown = PurePosixPath(url).name, sys.stderr.isatty()
+        # The total is not known yet; pooch sets it, but shows only a bar that has one.
+        with tqdm(desc=name, total=1, unit="B", unit_scale=True, leave=False, disable=not shown) as bar:
+            loader = HTTPDownloader(bar, _CHUNK, timeout=TIMEOUT, headers=headers, hooks={"response": begin})
+            loader(url, file_, None)
 
 
 def _resolved(url: str) -> tuple[str, dict[str, str]]:

@@ -193,8 +193,8 @@ class Store:
         if not sources:
             allowed = "; --offline allows only a mirror on this machine" if self.offline else ""
             raise UsageError(
-                f"{self.folder / path} is missing{allowed}{by_hand}; put the file there, or set {environment.MIRROR} to "
-                "a folder with the file"
+                f"{self.folder / path} is missing{allowed}{by_hand}; put the file there, or set {environment.MIRROR} "
+                "to a folder with the file"
             )
         failures = list[str]()
         for address, get in sources:

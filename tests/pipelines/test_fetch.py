@@ -344,6 +344,18 @@ def test_a_download_resumes_in_the_next_run(server, fetch, place):
     assert not (place / ".fetch").exists()
 
 
+def test_a_terminal_shows_the_progress(server, fetch, place, monkeypatch):
+    from tqdm import tqdm
+
+    drawn = []
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr(tqdm, "display", lambda bar, *_, **__: drawn.append((bar.desc, bar.n, bar.total)))
+    server.answers["/a.txt"] = ranges(TEXT, 100_000)
+    write(addresses=[f"{server.url}/{{name}}"], files=FILE)
+    assert fetch("toy")[0] == 0
+    assert {name.rstrip(": ") for name, _, _ in drawn} == {"a.txt"} and len(TEXT) in {total for _, _, total in drawn}
+
+
 def test_a_server_without_ranges_sends_the_file_again(server, fetch, place):
     server.answers["/a.txt"] = whole(TEXT[: 1 << 17], len(TEXT))
     write(addresses=[f"{server.url}/{{name}}"], files=FILE)
@@ -592,7 +604,7 @@ def test_check_asks_each_address_once_and_downloads_nothing(server, fetch, place
     (["ptbb"], "no data set 'ptbb' in conf/data; write ptb"),
     (["--study", "ptbb"], "no study 'ptbb' and no folder ptbb with a study.yaml; write ptb"),
     (["ptb", "--check", "--offline"], "ptb.train.txt is missing; fetch it: retable fetch ptb"),
-    (["ptb", "--offline"], "; --offline allows only a mirror on this machine; put the file there, or set RETABLE_MIRROR"),
+    (["ptb", "--offline"], "; --offline allows only a mirror on this machine; put the file there, or set RETABLE_"),
     (["squad"], "made from public copies and has no address"),
     (["conll2003"], "sign the agreement for the Reuters corpus"),
 ])  # fmt: skip
