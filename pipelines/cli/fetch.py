@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
@@ -186,9 +187,9 @@ class Store:
         """Fetch a file from the first place that has it, with all missing files of the same archive."""
         sources: list[tuple[str, Callable[[], None]]] = []
         if self.mirror is not None and (not self.offline or is_on_this_machine(self.mirror)):
-            sources.append((f"{self.mirror}/{path}", lambda: self._from_mirror(path, data, bench)))
+            sources.append((f"{self.mirror}/{path}", partial(self._from_mirror, path, data, bench)))
         for each in data.addresses_of(path) if not self.offline else ():
-            sources.append((each.url, lambda each=each: self._from_address(each, path, data, missing, bench)))
+            sources.append((each.url, partial(self._from_address, each, path, data, missing, bench)))
         by_hand = "" if data.addresses_of(path) else f"; {data.note}"
         if not sources:
             allowed = "; --offline allows only a mirror on this machine" if self.offline else ""
