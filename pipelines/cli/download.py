@@ -83,18 +83,18 @@ def _append(url: str, part: Path, size: int | None) -> None:
 
     url, headers = _resolved(url)
     headers |= {"Accept-Encoding": "identity"}  # in a compressed answer, a range would count compressed bytes
-    with part.open("ab") as file_:
-        start = file_.tell()
+    with part.open("ab") as target:
+        start = target.tell()
 
         def begin(response: requests.Response, *_: Any, **__: Any) -> None:
             if response.is_redirect or not response.ok:
                 return
             if response.status_code != requests.codes.partial_content:  # the server sends the whole file
-                file_.truncate(0)
+                target.truncate(0)
             rest = response.headers.get("Content-Length", "")
-            total = int(rest) + file_.seek(0, 2) if rest.isdigit() else size
+            total = int(rest) + target.seek(0, 2) if rest.isdigit() else size
             if size is not None and total != size and "Content-Encoding" not in response.headers:
-                file_.truncate(0)
+                target.truncate(0)
                 raise Failure(f"the file has {total} bytes, not {size}")
 
         headers |= {"Range": f"bytes={start}-"} if start else {}
@@ -102,7 +102,7 @@ def _append(url: str, part: Path, size: int | None) -> None:
         # The total is not known yet; pooch sets it, but shows only a bar that has one.
         with tqdm(desc=name, total=1, unit="B", unit_scale=True, leave=False, disable=not shown) as bar:
             loader = HTTPDownloader(bar, _CHUNK, timeout=TIMEOUT, headers=headers, hooks={"response": begin})
-            loader(url, file_, None)
+            loader(url, target, None)
 
 
 def _resolved(url: str) -> tuple[str, dict[str, str]]:
