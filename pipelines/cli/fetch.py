@@ -348,7 +348,8 @@ def _list(chosen: Mapping[str, DataSet], folder: Path, whole: bool) -> None:
 
 def size_of(data: DataSet) -> str:
     """Return the size of a data set's files or, if it is not known, of its archives; "" if neither is known."""
-    for known in (data.files.values(), data.archives.values()):
+    copies = {tuple(each.sha256): each for each in data.archives.values()}  # an archive may have several addresses
+    for known in (data.files.values(), copies.values()):
         sizes = [each.size for each in known if each.size is not None]
         if sizes and len(sizes) == len(known):
             return f"{sum(sizes) / 1e6:,.1f} MB" if sum(sizes) >= 1e6 else f"{sum(sizes) / 1e3:,.0f} kB"

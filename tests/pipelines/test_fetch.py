@@ -19,7 +19,8 @@ import pytest
 import yaml
 
 from pipelines.cli import download
-from pipelines.cli.data_sets import READERS, data_set, data_sets, paths_of, sets_at, sets_of_study
+from pipelines.cli.data_sets import READERS, DataSet, data_set, data_sets, paths_of, sets_at, sets_of_study
+from pipelines.cli.fetch import size_of
 from pipelines.cli.main import main
 from pipelines.config.project import STUDIES
 from pipelines.study.compose import conf
@@ -623,6 +624,18 @@ def test_the_list_shows_files_and_sources(fetch):
     assert code == 0 and len(printed.splitlines()) == len(conf().names("data"))
     code, printed, _ = fetch("sst_trees", "--list")
     assert code == 0 and "Socher et al. 2013" in printed and "(zip, trees/dev.txt)" in printed
+
+
+def test_the_size_counts_an_archive_with_two_addresses_once():
+    archive = {"sha256": sha(TEXT), "size": 3_000_000}
+    urls = ["https://example.org/a.zip", "https://example.com/a.zip"]
+    about = {key: "" for key in ("title", "home", "licence", "citation")} | {
+        "folder": "toy",
+        "files": {"a": {}, "b": {}},
+    }
+    addresses = [f"zip://{{name}}::{url}" for url in urls]
+    data = DataSet.model_validate(about | {"addresses": addresses, "archives": dict.fromkeys(urls, archive)})
+    assert size_of(data) == "3.0 MB"
 
 
 @pytest.mark.parametrize("group", READERS)
