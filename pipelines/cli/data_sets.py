@@ -4,11 +4,13 @@
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import chdir
 from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal, NamedTuple
+from urllib.parse import quote
 
 from annotated_types import MinLen
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -32,13 +34,18 @@ class Address(NamedTuple):
     """An address of a file.
 
     kind: the format of the archive that contains the file: zip, tar or gzip; None without an archive.
-    member: the file's path in the archive.
+    member: the file's path in the archive; "" for gzip.
     url: the address of the archive or, without an archive, of the file.
     """
 
     kind: str | None
     member: str
     url: str
+
+    @property
+    def archive(self) -> str:
+        """The name of the archive, which is a key of `DataSet.archives`."""
+        return PurePosixPath(self.url).name
 
 
 def _address(text: str) -> str:
@@ -78,6 +85,12 @@ class Known(_Entry):
     size: int | None = None
 
 
+class Archive(Known):
+    """The sha256 and the size in bytes of an archive."""
+
+    sha256: Annotated[Sha256, MinLen(1)]
+
+
 class File(Known):
     """A file of a data set; `addresses` replaces the addresses of the data set."""
 
@@ -93,7 +106,7 @@ class DataSet(_Entry):
         note: how to make the files, if no address has them.
         folder: the folder of the files, in the data folder.
         addresses: addresses of each file. {name} is replaced by the file's name, {path} by its path in `folder`.
-        archives: sha256 and size of archives, by URL.
+        archives: sha256 and size of archives, by the last part of their URLs.
         listed: the files, by their paths in `folder`; {1..3} in a path stands for the numbers 1 to 3. A path with `*`
             is a pattern that at least one file must match; such files are not fetched.
     """
@@ -106,7 +119,7 @@ class DataSet(_Entry):
     note: str = ""
     folder: Annotated[str, AfterValidator(_path)]
     addresses: Addresses = []
-    archives: dict[str, Known] = {}
+    archives: dict[str, Archive] = {}
     listed: Annotated[dict[Annotated[str, AfterValidator(_path)], File], MinLen(1)] = Field(alias="files")
 
     @model_validator(mode="after")
@@ -116,9 +129,13 @@ class DataSet(_Entry):
             raise ValueError("addresses: files with terms: agreement are never fetched; remove the addresses")
         if not fetchable and not self.note:
             raise ValueError("note: without addresses, write how to make the files")
-        urls = {address.url for path in self.files for address in self.addresses_of(path)}
-        if unused := self.archives.keys() - urls:
-            raise ValueError(f"archives: no address names {min(unused)}; write a URL of the addresses")
+        if "*" in "".join(path for path, file in self.listed.items() if file != File()):
+            raise ValueError("files: a pattern with * has no sha256, size or addresses; list its files")
+        inside = [each for path in self.files for each in self.addresses_of(path) if each.kind]
+        if twice := next((each for each, count in Counter(inside).items() if count > 1), None):
+            raise ValueError(f"addresses: two files are the same member of {twice.url}; write {{name}} in the member")
+        if unused := self.archives.keys() - {each.archive for each in inside}:
+            raise ValueError(f"archives: no address has {min(unused)}; write the last part of a URL of the addresses")
         return self
 
     @cached_property
@@ -132,11 +149,13 @@ class DataSet(_Entry):
         values = {"{path}": path.removeprefix(f"{self.folder}/"), "{name}": PurePosixPath(path).name}
         addresses = []
         for text in self.addresses if own is None else own:
-            for name, value in values.items():
-                text = text.replace(name, value)
             match = _ADDRESS.fullmatch(text)
             assert match is not None
-            addresses.append(Address(match["kind"], match["member"] or "", match["url"]))
+            member, url = match["member"] or "", match["url"]
+            for name, value in values.items():
+                member = member.replace(name, value)
+                url = url.replace(name, quote(value) if url.startswith("http") else value)
+            addresses.append(Address(match["kind"], "" if match["kind"] == "gzip" else member, url))
         return addresses
 
 

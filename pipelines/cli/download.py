@@ -1,8 +1,4 @@
-"""Download a file over HTTP or from a mirror, and copy members out of archives.
-
-pooch downloads, and shows the progress. A broken download resumes by a range request, which pooch does not offer: the
-request begins after the bytes that the file `<name>.part` has.
-"""
+"""Download a file over HTTP or from a mirror, and copy members out of archives."""
 
 import errno
 import gzip
@@ -15,10 +11,12 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
-from urllib.parse import quote
+from typing import IO, TYPE_CHECKING
 
 from tqdm import tqdm
+
+if TYPE_CHECKING:
+    import requests
 
 TIMEOUT = 30  # seconds without a byte after which a download fails
 _CHUNK = 1 << 16  # bytes; a broken connection loses at most one chunk
@@ -33,136 +31,132 @@ class Failure(Exception):
     """An address or archive did not give the file. The message is the reason, as a part of a line."""
 
 
-def download(url: str, place: Path, size: int | None) -> None:
-    """Download a URL to a file; a download that broke off resumes.
+def download(url: str, part: Path, size: int | None, resume: bool) -> None:
+    """Download a URL to a file.
 
     Args:
-        url: http://…, https://…, or hf://[datasets/]OWNER/NAME@COMMIT/FILE for a file of the Hugging Face Hub.
-        place: the file to write.
+        url: http://…, https://…, hf://[datasets/]OWNER/NAME@COMMIT/FILE for a file of the Hugging Face Hub, or, for a
+            file of a mirror, a path or an address that fsspec can read.
+        part: the file to write.
         size: the size of the file in bytes, if known; a file of another size is not downloaded.
+        resume: keep the bytes that `part` has, and download the rest. The caller must verify the sha256, because the
+            file may have changed since.
 
     Raises: Failure: the file cannot be downloaded. The bytes that arrived are kept for the next call.
     """
-    part = place.with_name(f"{place.name}.part")
-    try:
-        while _append_again(url, part, size):
-            pass
-    except BaseException:
-        if part.exists() and not part.stat().st_size:
-            part.unlink()
-        raise
-    part.replace(place)
-
-
-def _append_again(url: str, part: Path, size: int | None) -> bool:
-    """Download the bytes that the file `part` lacks; return whether to try again for the rest."""
     import requests
 
-    before = part.stat().st_size if part.exists() else 0
-    try:
-        _append(url, part, size)
-    except requests.HTTPError as error:
-        answer = error.response
-        assert answer is not None
-        if answer.status_code == requests.codes.requested_range_not_satisfiable and before:
-            part.unlink()  # the part is at least as long as the file
-            return True
-        raise Failure(f"the server answers {answer.status_code} {answer.reason}") from None
-    except requests.RequestException as error:
-        if part.stat().st_size > before:  # the connection broke after some bytes had arrived
-            return True
-        kept = f"; {before:,} bytes are kept, and the same command resumes" if before else ""
-        raise Failure(f"{_reason(error)}{kept}") from None
-    return False
+    if not (is_http(url) or _HUB.fullmatch(url)):
+        _copy_with_fsspec(url, part, size)
+        return
+    start = part.stat().st_size if resume and part.exists() else 0
+    if size is not None and start >= size:
+        if start == size:
+            return
+        start = 0
+    most, ranges = start, resume
+    while True:
+        try:
+            _append(url, part, start, size)
+            return
+        except requests.HTTPError as error:
+            if not start:
+                raise Failure(_reason(error)) from None
+            start, ranges = 0, False  # the server does not send this range
+        except requests.RequestException as error:
+            length = part.stat().st_size if part.exists() else 0
+            if length <= most:  # no byte more than before
+                kept = f"; {length:,} bytes are kept, and the same command resumes" if resume and length else ""
+                raise Failure(f"{_reason(error)}{kept}") from None
+            most, start = length, length if ranges else 0
 
 
-def _append(url: str, part: Path, size: int | None) -> None:
-    """Download the bytes of a URL that the file `part` lacks."""
+def _append(url: str, part: Path, start: int, size: int | None) -> None:
+    """Download the bytes of a URL that follow the first `start` bytes, which the file `part` has."""
     import requests
-    from pooch import HTTPDownloader
 
-    url, headers = _resolved(url)
+    with _ask(url, start) as answer:
+        partial, found = answer.status_code == requests.codes.partial_content, answer.headers
+        if partial and not (start and found.get("Content-Range", "").startswith(f"bytes {start}-")):
+            raise requests.HTTPError("another range", response=answer)
+        start = start if partial else 0  # otherwise the server sends the whole file
+        rest = "" if "Content-Encoding" in found else found.get("Content-Length", "")
+        total = start + int(rest) if rest.isdigit() else size
+        if size is not None and total != size:
+            raise Failure(f"the file has {total} bytes, not {size}")
+        bar = tqdm(desc=PurePosixPath(url).name, total=total, initial=start, unit="B", unit_scale=True, leave=False,
+                   disable=not sys.stderr.isatty())  # fmt: skip
+        with part.open("ab" if start else "wb") as target, bar:
+            for chunk in answer.iter_content(_CHUNK):
+                if size is not None and target.tell() + len(chunk) > size:
+                    raise Failure(f"the file has more than {size} bytes")
+                target.write(chunk)
+                bar.update(len(chunk))
+
+
+def _ask(url: str, start: int = 0) -> "requests.Response":
+    """Request the bytes of a URL that follow the first `start` bytes; the answer's body is not read.
+
+    For the Hub, the user's token is one of the headers.
+    """
+    import requests
+
+    headers = {"Range": f"bytes={start}-"} if start else {}
+    if match := _HUB.fullmatch(url):
+        from huggingface_hub import hf_hub_url
+        from huggingface_hub.utils import build_hf_headers
+
+        kind, repository, revision, file = match.groups()
+        url = hf_hub_url(repository, file, repo_type="dataset" if kind else None, revision=revision)
+        headers |= build_hf_headers()
     headers |= {"Accept-Encoding": "identity"}  # in a compressed answer, a range would count compressed bytes
-    with part.open("ab") as target:
-        start = target.tell()
-
-        def begin(response: requests.Response, *_: Any, **__: Any) -> None:
-            if response.is_redirect or not response.ok:
-                return
-            if response.status_code != requests.codes.partial_content:  # the server sends the whole file
-                target.truncate(0)
-            rest = response.headers.get("Content-Length", "")
-            total = int(rest) + target.seek(0, 2) if rest.isdigit() else size
-            if size is not None and total != size and "Content-Encoding" not in response.headers:
-                target.truncate(0)
-                raise Failure(f"the file has {total} bytes, not {size}")
-
-        headers |= {"Range": f"bytes={start}-"} if start else {}
-        name, shown = PurePosixPath(url).name, sys.stderr.isatty()
-        # The total is not known yet; pooch sets it, but shows only a bar that has one.
-        with tqdm(desc=name, total=1, unit="B", unit_scale=True, leave=False, disable=not shown) as bar:
-            loader = HTTPDownloader(bar, _CHUNK, timeout=TIMEOUT, headers=headers, hooks={"response": begin})
-            loader(url, target, None)
-
-
-def _resolved(url: str) -> tuple[str, dict[str, str]]:
-    """Return the HTTP address of a URL, and the headers of a request; for the Hub, the user's token is one of them."""
-    if not (match := _HUB.fullmatch(url)):
-        return url, {}
-    from huggingface_hub import hf_hub_url
-    from huggingface_hub.utils import build_hf_headers
-
-    kind, repository, revision, file = match.groups()
-    return hf_hub_url(repository, file, repo_type="dataset" if kind else None, revision=revision), build_hf_headers()
+    answer = requests.get(url, headers=headers, stream=True, timeout=TIMEOUT)
+    answer.raise_for_status()
+    return answer
 
 
 def problem_of(url: str) -> str | None:
     """Return why a URL does not answer, or None if it does. The file is not downloaded."""
     import requests
-    from pooch import HTTPDownloader
 
     try:
-        found = HTTPDownloader(timeout=TIMEOUT)(_resolved(url)[0], None, None, check_only=True)
+        _ask(url).close()
     except requests.RequestException as error:
         return _reason(error)
-    return None if found else "the server does not have the file"
+    return None
 
 
 def _reason(error: BaseException) -> str:
     """Return the message of the first cause of an error, without the addresses that libraries add."""
+    if (answer := getattr(error, "response", None)) is not None and not answer.is_redirect:
+        return f"the server answers {answer.status_code} {answer.reason}"
     while inner := error.__cause__ or error.__context__:
         error = inner
     return f"the connection failed ({' '.join(str(error).split()) or type(error).__name__})"
 
 
-def copy_from_mirror(mirror: str, path: str, place: Path, size: int | None) -> None:
-    """Copy a file from a mirror.
-
-    Args:
-        mirror: a folder, or the address of a folder that fsspec can read, as in https://…, file://… or s3://…
-        path: the file's path in the mirror.
-        place: the file to write.
-        size: the size of the file in bytes, if known.
-
-    Raises: Failure: the mirror does not have the file, or cannot be read.
-    """
-    if re.match("https?://", mirror):
-        download(f"{mirror}/{quote(path)}", place, size)
-        return
+def _copy_with_fsspec(url: str, place: Path, size: int | None) -> None:
     import fsspec
     from fsspec.callbacks import DEFAULT_CALLBACK, TqdmCallback
 
     try:
-        files, inside = fsspec.core.url_to_fs(f"{mirror}/{path}")
+        files, inside = fsspec.core.url_to_fs(url)
+        if not files.isfile(inside):
+            raise Failure("the mirror does not have the file")
         if size is not None and (found := files.size(inside)) != size:
             raise Failure(f"the file has {found} bytes, not {size}")
         files.get_file(inside, str(place), callback=TqdmCallback() if sys.stderr.isatty() else DEFAULT_CALLBACK)
-    except FileNotFoundError:
-        raise Failure("the mirror does not have the file") from None
-    except (OSError, ValueError, ImportError) as error:
+    except Failure:
+        raise
+    except Exception as error:  # file systems have errors of their own, such as one for missing credentials
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise
         raise Failure(f"the mirror cannot be read ({' '.join(str(error).split())})") from None
+
+
+def is_http(url: str) -> bool:
+    """Return whether a URL begins with http:// or https://."""
+    return url.startswith(("http://", "https://"))
 
 
 def is_on_this_machine(mirror: str) -> bool:

@@ -1,30 +1,29 @@
 """Fetch and check data sets: `retable fetch ptb`, `retable fetch --study glue`, `retable fetch --check`.
 
-A file is verified if its sha256 is listed in `conf/data/`, or if it comes from an archive whose sha256 is listed. Other
-sha256 than the listed ones are recorded in `SHA256SUMS` in the data folder, for later checks. Nothing is written
-outside the data folder, and no fetched file is executed.
+A file is verified if its sha256 is listed in `conf/data/`, or if it comes from an archive whose sha256 is listed.
+Nothing is written outside the data folder, and no fetched file is executed.
 """
 
 import contextlib
 import fcntl
 import os
+import shutil
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path, PurePosixPath
+from urllib.parse import quote
 
-from pipelines.cli.data_sets import Address, DataSet, data_sets, sets_of_study
-from pipelines.cli.download import Failure, copy_from_mirror, download, is_on_this_machine, problem_of, unpack
+from pipelines.cli.data_sets import Address, DataSet, Known, data_sets, sets_of_study
+from pipelines.cli.download import Failure, download, is_http, is_on_this_machine, problem_of, unpack
 from pipelines.config import environment
 from pipelines.config.project import CHECKOUT
 from retable.core.errors import UsageError, closest
 from retable.core.escaping import in_one_line
 
-SUMS = "SHA256SUMS"  # in the data folder, in the format of the command sha256sum
-BENCH = ".fetch"  # folder in the data folder for files that are not complete or not verified
+BENCH = ".fetch"  # folder in the data folder for files that are not complete or not verified, by data set
 _AT_ONCE = 8  # addresses that are checked at a time
 
 
@@ -66,7 +65,9 @@ def fetch(names: list[str], study: str | None, check: bool, details: bool, offli
         try:
             print(store.check(name, known[name], bool(chosen)) if check else store.fetch(name, known[name]), flush=True)
         except UsageError as error:
-            failures.append(f"{name}: {error}")
+            failures += [f"{name}: {line}" for line in error.args]
+        except OSError as error:  # such as a full disk
+            failures.append(f"{name}: {error.filename or folder}: {error.strerror}; mend that, and run this again")
     if check and not offline:
         failures += _unanswered({name: known[name] for name in chosen or known})
     for failure in failures:
@@ -76,7 +77,7 @@ def fetch(names: list[str], study: str | None, check: bool, details: bool, offli
 
 def data_folder() -> Path:
     """Return the data folder: `RETABLE_DATA`, or `data` in the checkout or, without a checkout, here."""
-    if environment.DATA in os.environ:
+    if os.environ.get(environment.DATA):
         return environment.data()
     folder = (CHECKOUT or Path.cwd()) / "data"
     return folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
@@ -103,9 +104,12 @@ class Store:
 
         Raises: UsageError: a file has another sha256 or, if `required`, is missing.
         """
-        missing, unknown = self._state(name, data)
+        missing, unknown, wrong = self._state(data)
+        lines = self._lines(name, data, wrong)
         if missing and required:
-            raise UsageError(f"{self.folder / missing[0]} is missing; {self._how(name, data)}")
+            lines.append(f"{self.folder / missing[0]} is missing; {self._how(name, data)}")
+        if lines:
+            raise UsageError(*lines)
         if len(missing) == len(data.files):
             return f"{name}: not here"
         parts = [f"{len(data.files) - len(missing) - len(unknown)} of {len(data.files)} files verified"]
@@ -113,146 +117,132 @@ class Store:
         parts += [f"{len(unknown)} without a known sha256"] * bool(unknown)
         return f"{name}: {', '.join(parts)}"
 
+    def _lines(self, name: str, data: DataSet, wrong: Mapping[str, str]) -> list[str]:
+        return [f"{self.folder / path} has sha256 {found}, but conf/data/{name}.yaml lists "
+                f"{' or '.join(data.files[path].sha256)}; move the file away to fetch it again"
+                for path, found in wrong.items()]  # fmt: skip
+
     def _how(self, name: str, data: DataSet) -> str:
         """Return advice on how to get the files of a data set."""
         if data.terms == "agreement":
             return f"{data.note}; then put the files into {self.folder / data.folder} (see {data.home})"
         return f"fetch it: retable fetch {name}"
 
-    def _state(self, name: str, data: DataSet) -> tuple[list[str], list[str]]:
-        """Return the missing files of a data set, and the files without a known sha256.
-
-        Raises: UsageError: a file has another sha256.
-        """
-        missing, unknown = list[str](), list[str]()
-        recorded = self._recorded()
+    def _state(self, data: DataSet) -> tuple[list[str], list[str], dict[str, str]]:
+        """Return the missing files of a data set, those without a known sha256, and the sha256 of wrong files."""
+        missing, unknown, wrong = list[str](), list[str](), dict[str, str]()
         for path, file in data.files.items():
-            expected = [*file.sha256, *([recorded[path]] if path in recorded else [])]
             if not _exists(self.folder, path):
                 missing.append(path)
-            elif not expected:
+            elif not file.sha256:
                 unknown.append(path)
-            elif (found := _digest(place := self.folder / path)) not in expected:
-                by = f"conf/data/{name}.yaml" if file.sha256 else f"{self.folder / SUMS}"
-                raise UsageError(
-                    f"{place} has sha256 {found}, but {by} lists {' or '.join(expected)}; move the file away to "
-                    "fetch it again"
-                )
-        return missing, unknown
+            elif (found := _digest(self.folder / path)) not in file.sha256:
+                wrong[path] = found
+        return missing, unknown, wrong
 
     def fetch(self, name: str, data: DataSet) -> str:
         """Fetch the missing files of a data set, and return a line with the result.
 
         Raises: UsageError: a file cannot be fetched, or an existing file has another sha256.
         """
-        missing, unknown = self._state(name, data)
+        missing, unknown, wrong = self._state(data)
+        if wrong and not data.archives:
+            raise UsageError(*self._lines(name, data, wrong))
+        for path, found in wrong.items():
+            print(_edition(path, data, found))
         if missing and data.terms == "agreement":
             raise UsageError(f"{self.folder / missing[0]} is missing; {self._how(name, data)}")
-        with self._bench() if missing else contextlib.nullcontext(self.folder) as bench:
-            for path in missing:
-                if not (self.folder / path).exists():  # a member of the same archive may have brought it
-                    waiting = [each for each in missing if not (self.folder / each).exists()]
-                    self._fetch_file(path, name, data, waiting, bench)
+        for path in missing:
+            self._inside(place := self.folder / path)
+            if place.exists():
+                raise UsageError(f"{place} is not a file; move it away")
+        with self._bench(name) if missing else contextlib.nullcontext(self.folder) as bench:
+            while waiting := [path for path in missing if not (self.folder / path).is_file()]:
+                self._fetch_file(waiting[0], name, data, waiting, bench)
         parts = [f"{len(data.files)} {'file' if len(data.files) == 1 else 'files'}"]
         parts += [f"{len(missing)} fetched"] * bool(missing)
-        parts += [f"{len(unknown)} without a known sha256"] * bool(unknown)
+        parts += [f"{len(unknown)} present, not verified"] * bool(unknown)
         return f"{name}: {', '.join(parts)}"
 
     @contextlib.contextmanager
-    def _bench(self) -> Iterator[Path]:
-        """Yield a folder in the data folder. At the end, only downloads that can resume are kept in it.
+    def _bench(self, name: str) -> Iterator[Path]:
+        """Yield a folder for downloads, which is removed at the end. After a failure, downloads are kept.
 
         Raises: UsageError: another process fetches into the data folder.
         """
-        bench = self.folder / BENCH
+        bench = self.folder / BENCH / name
         self._inside(bench)
         bench.mkdir(parents=True, exist_ok=True)
-        lock = os.open(bench, os.O_RDONLY)
-        try:
+        with (bench.parent / ".lock").open("a") as lock:  # never removed, because another process may have opened it
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise UsageError(f"another `retable fetch` writes in {self.folder}; wait until it ends") from None
-            _clear(bench)  # a process that was killed may have left a file that it had not verified
             try:
                 yield bench
-            finally:
-                _clear(bench)
-                if not any(bench.iterdir()):
-                    bench.rmdir()
-        finally:
-            os.close(lock)
+            except BaseException:
+                for path in bench.iterdir():
+                    if path.suffix != ".part":
+                        path.unlink()
+                raise
+            shutil.rmtree(bench)
+
+    def _sources(self, path: str, data: DataSet) -> Iterator[tuple[str, Address]]:
+        """Yield the URLs that may have a file, and for each the address that says whether it is an archive."""
+        own = data.addresses_of(path) if "*" not in path else []
+        if "*" not in path and self.mirror is not None and (not self.offline or is_on_this_machine(self.mirror)):
+            verified = [each for each in own if each.kind and each.archive in data.archives]
+            paths = {f"{data.folder}/{each.archive}": each for each in verified}
+            if data.files[path].sha256 or not verified:
+                paths = {path: Address(None, "", "")} | paths
+            for each, address in paths.items():
+                yield f"{self.mirror}/{quote(each) if is_http(self.mirror) else each}", address
+        for address in own if not self.offline else ():
+            yield address.url, address
 
     def _fetch_file(self, path: str, name: str, data: DataSet, missing: list[str], bench: Path) -> None:
         """Fetch a file from the first place that has it, with all missing files of the same archive."""
-        sources: list[tuple[str, Callable[[], None]]] = []
-        if self.mirror is not None and (not self.offline or is_on_this_machine(self.mirror)):
-            sources.append((f"{self.mirror}/{path}", partial(self._from_mirror, path, data, bench)))
-        for each in data.addresses_of(path) if not self.offline else ():
-            sources.append((each.url, partial(self._from_address, each, path, data, missing, bench)))
         by_hand = "" if data.addresses_of(path) else f"; {data.note}"
-        if not sources:
-            allowed = "; --offline allows only a mirror on this machine" if self.offline else ""
-            raise UsageError(
-                f"{self.folder / path} is missing{allowed}{by_hand}; put the file there, or set {environment.MIRROR} "
-                "to a folder with the file"
-            )
-        failures = list[str]()
-        for address, get in sources:
-            if failures:
-                print(f"{name}: {in_one_line(failures[-1])}; the next address is tried", file=sys.stderr)
+        failure = ""
+        for url, address in self._sources(path, data):
+            if failure:
+                print(f"{name}: {in_one_line(failure)}; the next address is tried", file=sys.stderr)
             try:
-                get()
+                self._get(url, address, path, data, missing, bench)
                 return
-            except Failure as failure:
-                failures.append(f"{address}: {failure}")
-        raise UsageError(f"{path} was not fetched: {failures[-1]}{by_hand}")
+            except Failure as error:
+                failure = f"{url}: {error}"
+        if failure:
+            raise UsageError(f"{path} was not fetched: {failure}{by_hand}")
+        allowed = "; --offline allows only a mirror on this machine" if self.offline else ""
+        raise UsageError(
+            f"{self.folder / path} is missing{allowed}{by_hand}; put the file there, or set {environment.MIRROR} "
+            "to a folder with the file"
+        )
 
-    def _from_mirror(self, path: str, data: DataSet, bench: Path) -> None:
+    def _get(self, url: str, address: Address, path: str, data: DataSet, missing: list[str], bench: Path) -> None:
+        """Download a file, or an archive with members that are missing, and keep the files."""
         file = data.files[path]
-        self._require_known(file.sha256)
-        assert self.mirror is not None
-        place = self._place(bench, f"{self.mirror}/{path}")
-        copy_from_mirror(self.mirror, path, place, file.size)
-        self._keep({path: place}, data, verified=False)
-
-    def _from_address(self, address: Address, path: str, data: DataSet, missing: list[str], bench: Path) -> None:
-        file, place = data.files[path], self._place(bench, address.url)
+        whole = data.archives.get(address.archive, Known()) if address.kind else file
+        if not (file.sha256 or whole.sha256 or self.unverified):
+            raise Failure("no sha256 is known; --unverified fetches the file and prints its sha256")
+        place = bench / f"{sha256(url.encode()).hexdigest()[:16]}-{PurePosixPath(url).name[:100]}"
+        part = place.with_name(f"{place.name}.part") if whole.sha256 else place  # others cannot resume
+        download(url, part, whole.size, resume=bool(whole.sha256))
         if address.kind is None:
-            self._require_known(file.sha256)
-            download(address.url, place, file.size)
-            self._keep({path: place}, data, verified=False)
+            self._keep({path: part}, data, verified=False)
             return
-        archive = data.archives.get(address.url)
-        self._require_known(file.sha256 or (archive.sha256 if archive else []))
-        if not place.exists():
-            download(address.url, place, archive.size if archive else None)
-            if archive and archive.sha256 and (found := _digest(place)) not in archive.sha256:
-                place.unlink()
-                raise Failure(f"the archive has sha256 {found}, but {archive.sha256[0]} is listed")
-        verified = bool(archive and archive.sha256)
+        if whole.sha256 and (found := _digest(part)) not in whole.sha256:
+            part.unlink()
+            raise Failure(f"the archive has sha256 {found}, but {' or '.join(whole.sha256)} is listed")
         members = {each: same.member for each in missing for same in data.addresses_of(each)
                    if (same.kind, same.url) == (address.kind, address.url)
-                   and (each == path or verified or self.unverified or data.files[each].sha256)}  # fmt: skip
-        places = {each: self._place(bench, f"{address.url}::{each}") for each in members}
+                   and (each == path or whole.sha256 or self.unverified or data.files[each].sha256)}  # fmt: skip
+        places = {each: place.with_name(f"{place.name}-{number}") for number, each in enumerate(members)}
         # A verified archive may have another edition of a member, with another size.
-        sizes = {member: None if verified else data.files[each].size for each, member in members.items()}
-        try:
-            unpack(place, address.kind, {member: places[each] for each, member in members.items()}, sizes)
-        except Failure:
-            for each in places.values():
-                each.unlink(missing_ok=True)
-            raise
-        self._keep(places, data, verified)
-
-    def _require_known(self, digests: Collection[str]) -> None:
-        if not digests and not self.unverified:
-            raise Failure("no sha256 is known; --unverified fetches the file and prints its sha256")
-
-    @staticmethod
-    def _place(bench: Path, address: str) -> Path:
-        """Return the file on the bench for an address."""
-        return bench / f"{sha256(address.encode()).hexdigest()[:16]}-{PurePosixPath(address).name[:100]}"
+        sizes = {member: None if whole.sha256 else data.files[each].size for each, member in members.items()}
+        unpack(part, address.kind, {member: places[each] for each, member in members.items()}, sizes)
+        self._keep(places, data, bool(whole.sha256))
 
     def _inside(self, place: Path) -> None:
         """Raise UsageError if a path is outside the data folder, because it goes through a link."""
@@ -270,44 +260,25 @@ class Store:
             data: the data set.
             verified: whether the files come from a verified archive.
 
-        Raises: Failure: a file has another sha256; all fetched files are removed.
+        Raises: Failure: a file has another sha256.
         """
         found = {path: _digest(place) for path, place in places.items()}
         for path, digest in found.items():
-            expected = data.files[path].sha256
-            if expected and digest not in expected and not verified:
-                for place in places.values():
-                    place.unlink()
-                raise Failure(f"{PurePosixPath(path).name} has sha256 {digest}, but {' or '.join(expected)} is listed")
+            listed = data.files[path].sha256
+            if listed and digest not in listed and not verified:
+                places[path].unlink()
+                raise Failure(f"{PurePosixPath(path).name} has sha256 {digest}, but {' or '.join(listed)} is listed")
         for path, place in places.items():
-            self._inside(target := self.folder / path)
-            target.parent.mkdir(parents=True, exist_ok=True)
+            (target := self.folder / path).parent.mkdir(parents=True, exist_ok=True)
             os.replace(place, target)
-            if found[path] not in data.files[path].sha256:
-                if not verified:
-                    print(f"{path}: sha256 {found[path]}, not verified")
-                self._record(path, found[path])
-
-    def _recorded(self) -> dict[str, str]:
-        """Return the sha256 of each file that `SHA256SUMS` lists, by path."""
-        if not (sums := self.folder / SUMS).exists():
-            return {}
-        lines = (line.split(maxsplit=1) for line in sums.read_text(encoding="utf-8").splitlines())
-        return {line[1]: line[0] for line in lines if len(line) == 2}
-
-    def _record(self, path: str, digest: str) -> None:
-        self._inside(sums := self.folder / SUMS)
-        recorded = self._recorded() | {path: digest}
-        new = sums.with_name(f"{SUMS}.new")
-        new.write_text("".join(f"{each}  {name}\n" for name, each in sorted(recorded.items())), encoding="utf-8")
-        os.replace(new, sums)
+            if data.files[path].sha256 and found[path] not in data.files[path].sha256:
+                print(_edition(path, data, found[path]))
+            elif not data.files[path].sha256 and not verified:
+                print(f"{path}: sha256 {found[path]}, not verified")
 
 
-def _clear(bench: Path) -> None:
-    """Remove all files but downloads that can resume."""
-    for path in bench.iterdir():
-        if path.suffix != ".part":
-            path.unlink()
+def _edition(path: str, data: DataSet, found: str) -> str:
+    return f"{path} is another edition: sha256 {found}, results were made with {' or '.join(data.files[path].sha256)}"
 
 
 def _exists(folder: Path, path: str) -> bool:
@@ -316,18 +287,22 @@ def _exists(folder: Path, path: str) -> bool:
 
 
 def _digest(place: Path) -> str:
-    from pooch import file_hash
-
-    return str(file_hash(place, alg="sha256"))
+    with place.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
 
 
 def _unanswered(chosen: Mapping[str, DataSet]) -> list[str]:
-    """Return a line for each URL that does not answer."""
-    urls = {address.url: name for name, data in chosen.items() for path in data.files
-            for address in data.addresses_of(path)}  # fmt: skip
+    """Return a line for each URL of files none of whose URLs answers, and print the other URLs that do not answer."""
+    files = [(name, [address.url for address in data.addresses_of(path)])
+             for name, data in chosen.items() for path in data.files]  # fmt: skip
+    names = {url: name for name, urls in files for url in urls}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        answers = zip(urls.items(), pool.map(problem_of, urls), strict=True)
-        return [f"{name}: {url}: {problem}" for (url, name), problem in answers if problem]
+        answers = pool.map(lambda url: problem_of(url) and problem_of(url), names)
+        problems = {url: problem for url, problem in zip(names, answers, strict=True) if problem}
+    lost = {url for _, urls in files if problems.keys() >= {*urls} for url in urls}
+    for url in problems.keys() - lost:
+        print(in_one_line(f"{names[url]}: {url}: {problems[url]}; another address answers"), file=sys.stderr)
+    return [f"{names[url]}: {url}: {problem}" for url, problem in problems.items() if url in lost]
 
 
 def _list(chosen: Mapping[str, DataSet], folder: Path, whole: bool) -> None:

@@ -26,7 +26,7 @@ TRIAL = "RETABLE_TRIAL"  # as JSON, a search's storage, study, trial, metric, an
 
 
 def data() -> Path:
-    return Path(os.environ.get(DATA, "data"))
+    return Path(os.environ.get(DATA) or "data")
 
 
 def mirror() -> str | None:
