@@ -170,10 +170,11 @@ class Store:
 
         Raises: UsageError: another process fetches into the data folder.
         """
-        bench = self.folder / BENCH / name
+        bench, at = self.folder / BENCH / name, self.folder / BENCH / ".lock"
         self._inside(bench)
+        self._inside(at)
         bench.mkdir(parents=True, exist_ok=True)
-        with (bench.parent / ".lock").open("a") as lock:  # never removed, because another process may have opened it
+        with at.open("a") as lock:  # never removed, because another process may have opened it
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -1,8 +1,10 @@
 """Test `retable fetch` against a local server that is slow, breaks off, and sends wrong files and archives."""
 
+import errno
 import gzip
 import hashlib
 import io
+import os
 import re
 import socket
 import sys
@@ -18,8 +20,9 @@ import yaml
 
 from pipelines.cli import download
 from pipelines.cli.data_sets import READERS, DataSet, data_set, data_sets, paths_of, sets_at, sets_of_study
-from pipelines.cli.fetch import size_of
+from pipelines.cli.fetch import data_folder, size_of
 from pipelines.cli.main import main
+from pipelines.config import environment
 from pipelines.config.project import STUDIES
 from pipelines.study.compose import conf
 
@@ -95,6 +98,21 @@ def ranges(content: bytes, most: int = 1 << 30) -> Callable[[Handler], None]:
     return answer
 
 
+def refuses(content: bytes, status: int, claimed: int | None = None) -> Callable[[Handler], None]:
+    """Answer as `whole` does, but refuse ranges."""
+    return lambda to: (code(status) if "Range" in to.headers else whole(content, claimed))(to)
+
+
+def wrong_range(content: bytes) -> Callable[[Handler], None]:
+    """Answer each request with status 206 and the whole file."""
+
+    def answer(to: Handler) -> None:
+        to.begin(206, Content_Length=len(content), Content_Range=f"bytes 0-{len(content) - 1}/{len(content)}")
+        to.wfile.write(content)
+
+    return answer
+
+
 def code(status: int) -> Callable[[Handler], None]:
     return lambda to: to.begin(status, Content_Length=0)
 
@@ -122,6 +140,17 @@ def unsized(content: bytes) -> Callable[[Handler], None]:
     def answer(to: Handler) -> None:
         to.begin(200)
         to.wfile.write(content)
+
+    return answer
+
+
+def compressed(content: bytes) -> Callable[[Handler], None]:
+    """Answer with a compressed body, as servers do that ignore Accept-Encoding."""
+
+    def answer(to: Handler) -> None:
+        body = gzip.compress(content)
+        to.begin(200, Content_Encoding="gzip", Content_Length=len(body))
+        to.wfile.write(body)
 
     return answer
 
@@ -234,6 +263,14 @@ BAD = {
     "sends a part without a length": (unsized(TEXT[:9]), "{url}", SIZELESS, f"has sha256 {sha(TEXT[:9])}, but"),
     "sends a page": (whole(b"<html>Sign in</html>"), "{url}", FILE, f"the file has 20 bytes, not {len(TEXT)}"),
     "sends nothing": (whole(b""), "{url}", SIZELESS, f"has sha256 {sha(b'')}, but {sha(TEXT)} is listed"),
+    "breaks off and refuses ranges": (
+        refuses(TEXT[:1 << 17], 416, len(TEXT)), "{url}", FILE, "131,072 bytes are kept"),
+    "sends more than the file": (unsized(TEXT * 2), "{url}", FILE, f"the file has more than {len(TEXT)} bytes"),
+    "sends a compressed file that is too long": (
+        compressed(TEXT * 2), "{url}", FILE, f"the file has more than {len(TEXT)} bytes"),
+    "sends another archive": (
+        whole(ZIP + b"more"), "zip://a::{url}", {"a.txt": {}}, f"the file has {len(ZIP) + 4} bytes, not {len(ZIP)}"),
+    "sends a range at once": (wrong_range(TEXT), "{url}", FILE, "the server answers 206 Partial Content"),
     "redirects to nothing": (redirect("/none"), "{url}", FILE, "the server answers 404 Not Found"),
     "redirects for ever": (redirect("/file"), "{url}", FILE, "Exceeded 30 redirects"),
     "redirects to a file of the machine": (redirect("file:///etc/passwd"), "{url}", FILE, "connection failed (No conn"),
@@ -269,7 +306,8 @@ def test_a_bad_download_is_one_line_and_leaves_no_file(case, server, fetch, plac
     if case.startswith("stalls"):
         monkeypatch.setattr(download, "TIMEOUT", 0.5)
     server.answers["/file"] = answer
-    write(addresses=[address.format(url=f"{server.url}/file")], files=files)
+    archives = {"file": {"sha256": sha(ZIP), "size": len(ZIP)}} if case == "sends another archive" else {}
+    write(addresses=[address.format(url=f"{server.url}/file")], files=files, archives=archives)
     code, printed, error = fetch("toy")
     (line,) = error.splitlines()
     assert code == 2 and not printed
@@ -359,11 +397,15 @@ def test_a_terminal_shows_the_progress(server, fetch, place, monkeypatch):
     assert {name.rstrip(": ") for name, _, _ in drawn} == {"a.txt"} and len(TEXT) in {total for _, _, total in drawn}
 
 
-def test_a_server_without_ranges_sends_the_file_again(server, fetch, place):
+@pytest.mark.parametrize("answer", [
+    whole(TEXT), refuses(TEXT, 403), refuses(TEXT, 416), compressed(TEXT),
+    lambda to: (wrong_range if "Range" in to.headers else whole)(TEXT)(to),
+], ids=["ignores ranges", "refuses ranges", "refuses this range", "compresses", "sends another range"])  # fmt: skip
+def test_a_server_that_does_not_send_the_range_sends_the_file_again(answer, server, fetch, place):
     server.answers["/a.txt"] = whole(TEXT[: 1 << 17], len(TEXT))
     write(addresses=[f"{server.url}/{{name}}"], files=FILE)
     fetch("toy")
-    server.answers["/a.txt"] = whole(TEXT)
+    server.answers["/a.txt"] = answer
     assert fetch("toy")[0] == 0 and files_in(place) == {"toy/a.txt": TEXT}
 
 
@@ -377,6 +419,32 @@ def test_a_part_of_another_edition_is_removed(server, fetch, place):
     code, _, error = fetch("toy")
     assert code == 2 and f"but {sha(TEXT)} is listed" in error and not files_in(place)
     assert fetch("toy")[0] == 0
+
+
+def test_a_file_without_a_known_sha256_never_resumes(server, fetch, place):
+    """The file may have changed between two tries."""
+    versions = [whole(TEXT[:100_000], len(TEXT)), ranges(OTHER)]
+    server.answers["/a.txt"] = lambda to: versions[min(len(server.seen), 2) - 1](to)
+    write(addresses=[f"{server.url}/{{name}}"], files={"a.txt": {}})
+    assert fetch("toy", "--unverified")[0] == 0
+    assert files_in(place) == {"toy/a.txt": OTHER} and server.seen == [("/a.txt", "")] * 2
+
+
+@pytest.mark.parametrize(("content", "keys"), [
+    (TEXT, {"files": FILE}),
+    (ZIP, {"files": {"a.txt": {}}, "archives": {"x": {"sha256": sha(ZIP), "size": len(ZIP)}}}),
+], ids=["file", "archive"])  # fmt: skip
+def test_a_complete_download_is_kept_until_the_files_are_there(content, keys, server, fetch, place, monkeypatch):
+    server.answers["/x"] = whole(content)
+    write(addresses=[f"{'zip://a::' if content == ZIP else ''}{server.url}/x"], **keys)
+    with monkeypatch.context() as patched:
+        for error, code in ((KeyboardInterrupt(), 130), (OSError(errno.ENOSPC, "No space left on device"), 2)):
+            patched.setattr(os, "replace", lambda *_, error=error: (_ for _ in ()).throw(error))
+            found, _, message = fetch("toy")
+            assert found == code and "training" not in message
+            assert [*files_in(place).values()] == [content]
+    assert message == f"error: toy: {place}: No space left on device; mend that, and run this again\n"
+    assert fetch("toy")[0] == 0 and files_in(place) == {"toy/a.txt": TEXT} and len(server.seen) == 1
 
 
 def test_a_part_that_is_too_long_is_downloaded_again(server, fetch, place):
@@ -485,6 +553,12 @@ def test_a_file_of_the_hub_is_fetched_at_its_commit(server, fetch, place, monkey
     assert not {"Authorization", "authorization"} & {*server.headers[-1]}
 
 
+def test_a_name_is_quoted_in_a_url_but_not_in_an_archive(server, fetch, place):
+    server.answers["/a%20b%23.txt"] = whole(zipped(**{"a b#.txt": TEXT}))
+    write(addresses=[f"zip://{{name}}::{server.url}/{{name}}"], files={"a b#.txt": FILE["a.txt"]})
+    assert fetch("toy")[0] == 0 and files_in(place) == {"toy/a b#.txt": TEXT}
+
+
 def test_numbered_files_are_one_line_of_the_data_set(server, fetch, place):
     for number in range(8, 12):
         server.answers[f"/part-{number:03}.bin"] = whole(bytes([number]))
@@ -508,6 +582,47 @@ def test_a_mirror_has_the_files_at_the_same_paths(kind, server, fetch, place, tm
     code, _, error = fetch("toy", "--offline")
     assert code == (0 if local else 2) and ("--offline allows only a mirror on this machine" in error) == (not local)
     assert fetch("toy")[0] == 0 and files_in(place) == {"toy/a b.txt": TEXT}
+
+
+@pytest.mark.parametrize("content", [ZIP, zipped(a=OTHER)])
+def test_a_mirror_may_have_the_archive(content, fetch, place, tmp_path, monkeypatch):
+    (tmp_path / "copy/toy").mkdir(parents=True)
+    (tmp_path / "copy/toy/x.zip").write_bytes(content)
+    (tmp_path / "copy/toy/a").write_bytes(OTHER)  # its sha256 is not known
+    monkeypatch.setenv("RETABLE_MIRROR", str(tmp_path / "copy"))
+    write(addresses=["zip://{name}::http://127.0.0.1:9/x.zip"], files={"a": {}},
+          archives={"x.zip": {"sha256": sha(ZIP)}})  # fmt: skip
+    code, _, error = fetch("toy", "--offline")
+    if content == ZIP:
+        assert code == 0 and not error and files_in(place) == {"toy/a": TEXT}
+    else:
+        assert code == 2 and f"the archive has sha256 {sha(content)}" in error and not files_in(place)
+
+
+@pytest.mark.parametrize("files", [{"a.txt": {}}, {"*.txt": {}}])
+def test_a_mirror_never_gives_patterns_or_files_without_a_known_sha256(files, fetch, place, tmp_path, monkeypatch):
+    (tmp_path / "copy/toy").mkdir(parents=True)
+    (tmp_path / "copy/toy/a.txt").write_bytes(TEXT)
+    monkeypatch.setenv("RETABLE_MIRROR", str(tmp_path / "copy"))
+    write(note="made by hand", files=files)
+    code, _, error = fetch("toy", *["--unverified"] * ("*.txt" in files))
+    assert code == 2 and "made by hand" in error and ("no sha256 is known" in error) == ("a.txt" in files)
+    assert not files_in(place)
+
+
+@pytest.mark.parametrize(("error", "message"), [
+    (RuntimeError("no credentials"), "the mirror cannot be read (no credentials)"),
+    (OSError(errno.ENOSPC, "No space left on device"), "No space left on device; mend that, and run this again"),
+])  # fmt: skip
+def test_an_error_of_a_mirrors_library_is_one_line(error, message, fetch, place, monkeypatch):
+    import fsspec
+
+    monkeypatch.setattr(fsspec.core, "url_to_fs", lambda *_: (_ for _ in ()).throw(error))
+    monkeypatch.setenv("RETABLE_MIRROR", "s3://copy")
+    write(note="made by hand", files=FILE)
+    code, _, printed = fetch("toy")
+    assert code == 2 and message in printed and len(printed.splitlines()) == 1
+    assert ("the mirror cannot" in printed) == (not isinstance(error, OSError))
 
 
 @pytest.mark.parametrize(("mirror", "content", "message"), [
@@ -552,15 +667,35 @@ def test_an_existing_file_is_never_replaced(server, fetch, place):
     assert files_in(place) == {"toy/a.txt": OTHER} and not server.seen
 
 
-@pytest.mark.parametrize("link", ["toy", ".fetch"])
+def test_check_has_a_line_for_each_wrong_file(fetch, place):
+    (place / "toy").mkdir()
+    for name in "ab":
+        (place / "toy" / name).write_bytes(OTHER)
+    write(note="made by hand", files=dict.fromkeys("abc", FILE["a.txt"]))
+    for arguments, count in ((["--check", "--offline"], 3), ([], 2)):
+        code, _, error = fetch("toy", *arguments)
+        assert code == 2 and len(error.splitlines()) == count
+        assert f"{place}/toy/a has sha256 " in error and f"{place}/toy/b has sha256 " in error
+
+
+def test_a_folder_in_place_of_a_file_is_one_line(server, fetch, place):
+    server.answers["/a.txt"] = whole(TEXT)
+    (place / "toy/a.txt").mkdir(parents=True)
+    write(addresses=[f"{server.url}/{{name}}"], files=FILE)
+    assert fetch("toy") == (2, "", f"error: toy: {place}/toy/a.txt is not a file; move it away\n")
+    assert not server.seen
+
+
+@pytest.mark.parametrize("link", ["toy", ".fetch", ".fetch/.lock"])
 def test_a_link_out_of_the_data_folder_is_not_followed(link, server, fetch, place, tmp_path):
     server.answers["/a.txt"] = whole(TEXT)
     (tmp_path / "outside").mkdir()
-    (place / link).symlink_to(tmp_path / "outside")
+    (place / link).parent.mkdir(exist_ok=True)
+    (place / link).symlink_to(tmp_path / "outside" / ("new" if "lock" in link else ""))
     write(addresses=[f"{server.url}/{{name}}"], files=FILE)
     code, _, error = fetch("toy")
     assert code == 2 and "outside the data folder" in error and len(error.splitlines()) == 1
-    assert not files_in(tmp_path / "outside") and not files_in(place)
+    assert not [*(tmp_path / "outside").iterdir()] and not files_in(place) and not server.seen
 
 
 def test_two_fetches_do_not_disturb_each_other(server, fetch, place):
@@ -615,6 +750,11 @@ def test_a_users_mistake_is_one_line(arguments, message, fetch, place):
     code, printed, error = fetch(*arguments)
     assert code == 2 and not printed and message in error and len(error.splitlines()) == 1
     assert not files_in(place)
+
+
+def test_an_empty_variable_means_the_folder_data(monkeypatch):
+    monkeypatch.setenv("RETABLE_DATA", "")
+    assert environment.data() == Path("data") and data_folder().name == "data"
 
 
 def test_a_study_without_data_needs_nothing(fetch):
