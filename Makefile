@@ -10,7 +10,7 @@ STUDY ?= history
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-RETABLE_DATA ?= data
+RETABLE_DATA := $(or $(RETABLE_DATA),data)
 export RETABLE_DATA
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
@@ -70,7 +70,9 @@ data-link:
 	  [ ! -e data ] || [ -L data ] || fail 'data/ is a folder of its own; move it, or unset RETABLE_DATA'; \
 	  ln -sfn -- "$$RETABLE_DATA" data
 
-fetch: env data-link
+fetch: env
+	@mkdir -p -- "$$RETABLE_DATA"
+	@$(MAKE) --no-print-directory data-link
 	@retable fetch --study $(STUDY)
 
 repro: env data-link

@@ -139,8 +139,8 @@ def stages_of(study: Study) -> list[Stage]:
             cell = cells.get(outs[0])
             if missing := next((path for path in reads if path.startswith("data/") and not Path(path).exists()), None):
                 raise UsageError(
-                    f"{missing} does not exist, but study {study.name} reads it in {each.name}; link your folder of "
-                    f"data sets (`ln -s FOLDER data`), or fetch them: retable fetch --study {study.name}"
+                    f"{missing} does not exist, but study {study.name} reads it in {each.name}; run `retable fetch "
+                    f"--study {study.name}`"
                 )
             runs = page if each.name == "report" else None
             stages.append(

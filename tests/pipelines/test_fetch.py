@@ -7,6 +7,7 @@ import io
 import os
 import re
 import socket
+import subprocess
 import sys
 import tarfile
 import threading
@@ -23,7 +24,7 @@ from pipelines.cli.data_sets import READERS, DataSet, data_set, data_sets, paths
 from pipelines.cli.fetch import data_folder, size_of
 from pipelines.cli.main import main
 from pipelines.config import environment
-from pipelines.config.project import STUDIES
+from pipelines.config.project import CHECKOUT, STUDIES
 from pipelines.study.compose import conf
 
 TEXT = bytes(range(256)) * 1024  # 256 KiB, more than one chunk
@@ -336,8 +337,8 @@ def test_a_bad_download_is_one_line_and_leaves_no_file(case, server, fetch, plac
     ({"archives": {"b.zip": {"sha256": sha(ZIP)}}}, "archives: no address has b.zip"),
     ({"archives": {"a": {}}}, "archives.a.sha256: Field required"),
     ({"files": {"*.txt": FILE["a.txt"]}}, "a pattern with * has no sha256, size or addresses"),
-    ({"files": {"a": {}, "b": {}}, "addresses": ["zip://a::https://example.org/x"]}, "two files are the same member of https://example.org/x"),
-    ({"files": {"a": {}, "b": {}}, "addresses": ["gzip://{name}::https://example.org/x"]}, "two files are the same member"),
+    ({"files": {"a": {}, "b": {}}, "addresses": ["zip://a::https://example.org/x"]}, "two files are the same member"),
+    ({"files": {"a": {}, "b": {}}, "addresses": ["gzip://{name}::https://example.org/x"]}, "are the same member of h"),
     ({"script": "setup.sh"}, "script: Extra inputs are not permitted"),
 ])  # fmt: skip
 def test_a_mistake_in_a_data_set_is_one_line(keys, message, fetch, place):
@@ -363,6 +364,7 @@ def test_a_file_is_fetched_and_verified_once(server, fetch, place):
     assert fetch("toy") == (0, "toy: 1 file, 1 fetched\n", "")
     assert fetch("toy") == (0, "toy: 1 file\n", "")
     assert files_in(place) == {"toy/a.txt": TEXT} and server.seen == [("/a.txt", "")]
+    assert server.headers[0]["Accept-Encoding"] == "identity"
     assert fetch("toy", "--check", "--offline") == (0, "toy: 1 of 1 files verified\n", "")
 
 
@@ -628,16 +630,19 @@ def test_an_error_of_a_mirrors_library_is_one_line(error, message, fetch, place,
 @pytest.mark.parametrize(("mirror", "content", "message"), [
     ("copy", None, "copy/toy/a.txt: the mirror does not have the file"),
     ("copy", OTHER, HASHES),
+    ("copy", "folder", "copy/toy/a.txt: the mirror does not have the file"),
     ("copy", b"", f"the file has 0 bytes, not {len(TEXT)}"),
     ("nosuch://copy", None, "the mirror cannot be read (Protocol not known: nosuch"),
     ("http://127.0.0.1:9/copy", None, "Connection refused"),
 ])  # fmt: skip
 def test_a_bad_mirror_is_one_line(mirror, content, message, fetch, place, monkeypatch):
-    if content is not None:
+    if content == "folder":
+        Path("copy/toy/a.txt").mkdir(parents=True)
+    elif content is not None:
         Path("copy/toy").mkdir(parents=True)
         Path("copy/toy/a.txt").write_bytes(content)
     monkeypatch.setenv("RETABLE_MIRROR", mirror)
-    write(note="made by hand", files=FILE)
+    write(note="made by hand", files=SIZELESS if content == "folder" else FILE)
     code, printed, error = fetch("toy")
     assert code == 2 and not printed and message in error and len(error.splitlines()) == 1
     assert not files_in(place)
@@ -755,6 +760,19 @@ def test_a_users_mistake_is_one_line(arguments, message, fetch, place):
 def test_an_empty_variable_means_the_folder_data(monkeypatch):
     monkeypatch.setenv("RETABLE_DATA", "")
     assert environment.data() == Path("data") and data_folder().name == "data"
+
+
+@pytest.mark.parametrize("folder", ["", "other"])
+def test_make_makes_the_data_folder(folder, tmp_path, monkeypatch):
+    (tmp_path / "Makefile").symlink_to(CHECKOUT / "Makefile")
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    (tmp_path / ".venv/installed").write_text(str(tmp_path), encoding="utf-8")
+    (tmp_path / ".venv/bin/retable").write_text("#!/bin/sh\necho $@ in $RETABLE_DATA", encoding="utf-8")
+    (tmp_path / ".venv/bin/retable").chmod(0o755)
+    monkeypatch.setenv("RETABLE_DATA", folder)
+    command = ["make", "--old-file=env", "--old-file=.venv/installed", "fetch", "STUDY=ptb"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=True, text=True)
+    assert done.stdout == f"fetch --study ptb in {folder or 'data'}\n" and (tmp_path / "data").is_dir()
 
 
 def test_a_study_without_data_needs_nothing(fetch):

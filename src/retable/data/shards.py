@@ -164,7 +164,7 @@ def write_tokenized(
             raise UsageError(f"{pattern!r} is not a file pattern relative to {source}; write, for example, train_*.bin")
         if not (files := sorted(Path(source).glob(pattern))):
             raise UsageError(
-                f"{source} has no file {pattern}; download the shards, or set RETABLE_DATA to their folder"
+                f"{source} has no file {pattern}; run `retable fetch fineweb`, or set RETABLE_DATA"
             )
         stream = Shards([read_shard(path, made_by.vocab_size) for path in files])
         if len(stream) < stop:
