@@ -85,12 +85,6 @@ class Known(_Entry):
     size: int | None = None
 
 
-class Archive(Known):
-    """The sha256 and the size in bytes of an archive."""
-
-    sha256: Annotated[Sha256, MinLen(1)]
-
-
 class File(Known):
     """A file of a data set; `addresses` replaces the addresses of the data set."""
 
@@ -119,7 +113,7 @@ class DataSet(_Entry):
     note: str = ""
     folder: Annotated[str, AfterValidator(_path)]
     addresses: Addresses = []
-    archives: dict[str, Archive] = {}
+    archives: dict[str, Known] = {}
     listed: Annotated[dict[Annotated[str, AfterValidator(_path)], File], MinLen(1)] = Field(alias="files")
 
     @model_validator(mode="after")

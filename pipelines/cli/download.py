@@ -46,7 +46,7 @@ def download(url: str, part: Path, size: int | None, resume: bool) -> None:
     """
     import requests
 
-    if not (is_http(url) or _HUB.fullmatch(url)):
+    if not (re.match("https?://", url) or _HUB.fullmatch(url)):
         _copy_with_fsspec(url, part, size)
         return
     start = part.stat().st_size if resume and part.exists() else 0
@@ -54,7 +54,7 @@ def download(url: str, part: Path, size: int | None, resume: bool) -> None:
         if start == size:
             return
         start = 0
-    most, ranges = start, resume
+    most = start
     while True:
         try:
             _append(url, part, start, size)
@@ -62,13 +62,13 @@ def download(url: str, part: Path, size: int | None, resume: bool) -> None:
         except requests.HTTPError as error:
             if not start:
                 raise Failure(_reason(error)) from None
-            start, ranges = 0, False  # the server does not send this range
+            start = 0  # the server does not send this range
         except requests.RequestException as error:
             length = part.stat().st_size if part.exists() else 0
             if length <= most:  # no byte more than before
                 kept = f"; {length:,} bytes are kept, and the same command resumes" if resume and length else ""
                 raise Failure(f"{_reason(error)}{kept}") from None
-            most, start = length, length if ranges else 0
+            most, start = length, length if resume else 0
 
 
 def _append(url: str, part: Path, start: int, size: int | None) -> None:
@@ -152,11 +152,6 @@ def _copy_with_fsspec(url: str, place: Path, size: int | None) -> None:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise
         raise Failure(f"the mirror cannot be read ({' '.join(str(error).split())})") from None
-
-
-def is_http(url: str) -> bool:
-    """Return whether a URL begins with http:// or https://."""
-    return url.startswith(("http://", "https://"))
 
 
 def is_on_this_machine(mirror: str) -> bool:

@@ -7,6 +7,7 @@ Nothing is written outside the data folder, and no fetched file is executed.
 import contextlib
 import fcntl
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
@@ -17,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import quote
 
 from pipelines.cli.data_sets import Address, DataSet, Known, data_sets, sets_of_study
-from pipelines.cli.download import Failure, download, is_http, is_on_this_machine, problem_of, unpack
+from pipelines.cli.download import Failure, download, is_on_this_machine, problem_of, unpack
 from pipelines.config import environment
 from pipelines.config.project import CHECKOUT
 from retable.core.errors import UsageError, closest
@@ -67,7 +68,7 @@ def fetch(names: list[str], study: str | None, check: bool, details: bool, offli
         except UsageError as error:
             failures += [f"{name}: {line}" for line in error.args]
         except OSError as error:  # such as a full disk
-            failures.append(f"{name}: {error.filename or folder}: {error.strerror}; mend that, and run this again")
+            failures.append(f"{name}: {error.filename or folder}: {error.strerror or error}")
     if check and not offline:
         failures += _unanswered({name: known[name] for name in chosen or known})
     for failure in failures:
@@ -148,8 +149,8 @@ class Store:
         missing, unknown, wrong = self._state(data)
         if wrong and not data.archives:
             raise UsageError(*self._lines(name, data, wrong))
-        for path, found in wrong.items():
-            print(_edition(path, data, found))
+        for line in self._lines(name, data, wrong):  # files of an archive may be of another edition
+            print(line)
         if missing and data.terms == "agreement":
             raise UsageError(f"{self.folder / missing[0]} is missing; {self._how(name, data)}")
         for path in missing:
@@ -190,14 +191,16 @@ class Store:
 
     def _sources(self, path: str, data: DataSet) -> Iterator[tuple[str, Address]]:
         """Yield the URLs that may have a file, and for each the address that says whether it is an archive."""
-        own = data.addresses_of(path) if "*" not in path else []
-        if "*" not in path and self.mirror is not None and (not self.offline or is_on_this_machine(self.mirror)):
-            verified = [each for each in own if each.kind and each.archive in data.archives]
-            paths = {f"{data.folder}/{each.archive}": each for each in verified}
-            if data.files[path].sha256 or not verified:
+        if "*" in path:
+            return
+        own = data.addresses_of(path)
+        if self.mirror is not None and (not self.offline or is_on_this_machine(self.mirror)):
+            archives = [each for each in own if each.kind and each.archive in data.archives]
+            paths = {f"{data.folder}/{each.archive}": each for each in archives}
+            if data.files[path].sha256 or not archives:
                 paths = {path: Address(None, "", "")} | paths
             for each, address in paths.items():
-                yield f"{self.mirror}/{quote(each) if is_http(self.mirror) else each}", address
+                yield f"{self.mirror}/{quote(each) if re.match('https?://', self.mirror) else each}", address
         for address in own if not self.offline else ():
             yield address.url, address
 
@@ -273,13 +276,10 @@ class Store:
             (target := self.folder / path).parent.mkdir(parents=True, exist_ok=True)
             os.replace(place, target)
             if data.files[path].sha256 and found[path] not in data.files[path].sha256:
-                print(_edition(path, data, found[path]))
+                made_with = " or ".join(data.files[path].sha256)
+                print(f"{path} is another edition: sha256 {found[path]}, results were made with {made_with}")
             elif not data.files[path].sha256 and not verified:
                 print(f"{path}: sha256 {found[path]}, not verified")
-
-
-def _edition(path: str, data: DataSet, found: str) -> str:
-    return f"{path} is another edition: sha256 {found}, results were made with {' or '.join(data.files[path].sha256)}"
 
 
 def _exists(folder: Path, path: str) -> bool:

@@ -335,7 +335,6 @@ def test_a_bad_download_is_one_line_and_leaves_no_file(case, server, fetch, plac
     ({"terms": "free"}, "terms: Input should be 'open' or 'agreement'"),
     ({"addresses": []}, "note: without addresses, write how to make the files"),
     ({"archives": {"b.zip": {"sha256": sha(ZIP)}}}, "archives: no address has b.zip"),
-    ({"archives": {"a": {}}}, "archives.a.sha256: Field required"),
     ({"files": {"*.txt": FILE["a.txt"]}}, "a pattern with * has no sha256, size or addresses"),
     ({"files": {"a": {}, "b": {}}, "addresses": ["zip://a::https://example.org/x"]}, "two files are the same member"),
     ({"files": {"a": {}, "b": {}}, "addresses": ["gzip://{name}::https://example.org/x"]}, "are the same member of h"),
@@ -445,7 +444,7 @@ def test_a_complete_download_is_kept_until_the_files_are_there(content, keys, se
             found, _, message = fetch("toy")
             assert found == code and "training" not in message
             assert [*files_in(place).values()] == [content]
-    assert message == f"error: toy: {place}: No space left on device; mend that, and run this again\n"
+    assert message == f"error: toy: {place}: No space left on device\n"
     assert fetch("toy")[0] == 0 and files_in(place) == {"toy/a.txt": TEXT} and len(server.seen) == 1
 
 
@@ -488,9 +487,11 @@ def test_a_verified_archive_may_have_another_edition_of_a_file(server, fetch, pl
     line = f"toy/a.txt is another edition: sha256 {sha(OTHER + b'more')}, results were made with {sha(TEXT)}\n"
     assert fetch("toy") == (0, f"{line}toy: 1 file, 1 fetched\n", "")
     assert files_in(place) == {"toy/a.txt": OTHER + b"more"}
-    assert fetch("toy") == (0, f"{line}toy: 1 file\n", "")
+    line = f"has sha256 {sha(OTHER + b'more')}, but conf/data/toy.yaml lists {sha(TEXT)}"
+    code, printed, error = fetch("toy")
+    assert code == 0 and line in printed and "\ntoy: 1 file\n" in printed and not error
     code, _, error = fetch("toy", "--check", "--offline")
-    assert code == 2 and f"has sha256 {sha(OTHER + b'more')}, but conf/data/toy.yaml lists {sha(TEXT)}" in error
+    assert code == 2 and line in error
 
 
 def test_an_archive_without_a_sha256_brings_only_files_with_one(server, fetch, place):
@@ -614,7 +615,7 @@ def test_a_mirror_never_gives_patterns_or_files_without_a_known_sha256(files, fe
 
 @pytest.mark.parametrize(("error", "message"), [
     (RuntimeError("no credentials"), "the mirror cannot be read (no credentials)"),
-    (OSError(errno.ENOSPC, "No space left on device"), "No space left on device; mend that, and run this again"),
+    (OSError(errno.ENOSPC, "No space left on device"), "No space left on device"),
 ])  # fmt: skip
 def test_an_error_of_a_mirrors_library_is_one_line(error, message, fetch, place, monkeypatch):
     import fsspec
