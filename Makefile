@@ -1,4 +1,5 @@
 # make repro              everything, from nothing to the tables of the embedded corpus
+# make fetch STUDY=ptb    the data sets of a study, into RETABLE_DATA (default: data/), from RETABLE_MIRROR if it is set
 # make repro STUDY=ptb    another study; RETABLE_DATA=folder says where its data sets are (default: data/),
 #                         JOBS=4 how many stages run at a time (default: one a core), ENGINE=ray or slurm on what
 # make test               the tests, those on real data too where the folder is there
@@ -9,7 +10,7 @@ STUDY ?= history
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-RETABLE_DATA ?= data
+RETABLE_DATA := $(or $(RETABLE_DATA),data)
 export RETABLE_DATA
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
@@ -35,10 +36,10 @@ export SOURCE_ON_PATH := import sys, sysconfig; open(sysconfig.get_path('purelib
 # order, since the few tests of a file may take the longest, and would come last.
 WORKERS := -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help env data-link repro graph experiments test check audit docs screenshots ui clean
+.PHONY: help env data-link fetch repro graph experiments test check audit docs screenshots ui clean
 
 help:
-	@sed -n 's/^# //p' Makefile | head -4
+	@sed -n 's/^# //p' Makefile | head -5
 	@echo 'make env                the environment alone: .venv, 2.7 GB'
 	@echo 'make data-link          data/ as a link to RETABLE_DATA, for commands without make'
 	@echo 'make graph              params.yaml and dvc.yaml of all studies (make repro writes those of its study)'
@@ -68,6 +69,11 @@ data-link:
 	  [ -d "$$RETABLE_DATA" ] || fail "RETABLE_DATA=$$RETABLE_DATA is no folder; write that of the data sets, or leave it out"; \
 	  [ ! -e data ] || [ -L data ] || fail 'data/ is a folder of its own; move it, or unset RETABLE_DATA'; \
 	  ln -sfn -- "$$RETABLE_DATA" data
+
+fetch: env
+	@mkdir -p -- "$$RETABLE_DATA"
+	@$(MAKE) --no-print-directory data-link
+	@retable fetch --study $(STUDY)
 
 repro: env data-link
 	@retable repro $(STUDY) $(if $(JOBS),--jobs $(JOBS)) $(if $(ENGINE),--engine $(ENGINE))

@@ -45,7 +45,7 @@ Study = Annotated[
 
 # `ANYWHERE` lists the commands that find the project by a study's name, or need no project. All other commands resolve
 # paths in the current folder.
-ANYWHERE = ("studies", "repro", "why", "new", "graph", "report", "tables", "bands")
+ANYWHERE = ("studies", "repro", "why", "new", "graph", "report", "tables", "bands", "fetch")
 
 
 @app.callback()
@@ -96,6 +96,37 @@ def repro(
         from pipelines.execute.repro import repro
 
         code = repro(study, jobs, engine)
+    raise typer.Exit(code)
+
+
+@app.command()
+def fetch(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="data sets, as listed by `retable fetch --list`")
+    ] = None,
+    study: Annotated[str | None, typer.Option(help="fetch the data sets that this study reads")] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="fetch nothing; check sha256 of the files, and that addresses answer")
+    ] = False,
+    list_: Annotated[bool, typer.Option("--list", help="fetch nothing; list data sets, with NAME in detail")] = False,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="use no network; only a mirror (RETABLE_MIRROR) on this machine")
+    ] = False,
+    unverified: Annotated[
+        bool, typer.Option("--unverified", help="also fetch files whose sha256 is not known, and print their sha256")
+    ] = False,
+) -> None:
+    """Fetch data sets into the data folder.
+
+    The data folder is RETABLE_DATA or data/. RETABLE_MIRROR is a folder or address with the same paths as the data
+    folder; it is tried before the addresses in conf/data/.
+    """
+    from pipelines.config.errors import one_line_errors
+
+    with one_line_errors():
+        from pipelines.cli.fetch import fetch
+
+        code = fetch(names or [], study, check, list_, offline, unverified)
     raise typer.Exit(code)
 
 

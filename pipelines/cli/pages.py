@@ -6,6 +6,7 @@ A generated part of a page begins with `<!-- name -->` and ends with `<!-- end n
 - `systems: page`, for the systems of one family in docs/systems.yaml
 - `studies` for all studies, or `answers` for the studies that README.md shows
 - `scoreboard` for all published numbers, or `totals` for their counts
+- `data_sets` for the data sets of conf/data
 
 The code block after "This is `file`:" contains that whole file. All other text is written by hand.
 """
@@ -95,6 +96,10 @@ def filled(text: str) -> str:
 
             more = "[All numbers](docs/scoreboard.md), [all studies](docs/studies.md)."
             table = scoreboard.scoreboard() if name == "scoreboard" else scoreboard.totals(more)
+        elif name == "data_sets":
+            from docs.data_table import table_of_data_sets
+
+            table = table_of_data_sets()
         elif name.startswith("systems: "):
             from docs.catalogue import table_of_systems  # installed packages do not contain docs/
 

@@ -14,6 +14,7 @@ from omegaconf import OmegaConf
 from retable.core.errors import UsageError
 
 DATA = "RETABLE_DATA"  # the folder of data sets
+MIRROR = "RETABLE_MIRROR"  # a folder or address with the same paths as the folder of data sets, for `retable fetch`
 STUDY = "RETABLE_STUDY"  # the study that `retable repro` runs
 PROGRESS = "RETABLE_PROGRESS"  # the file to which training writes its progress, such as 10/200
 DEVICES = "RETABLE_DEVICES"  # devices that a process needs, in the format of `executors.executor.resources`
@@ -25,7 +26,12 @@ TRIAL = "RETABLE_TRIAL"  # as JSON, a search's storage, study, trial, metric, an
 
 
 def data() -> Path:
-    return Path(os.environ.get(DATA, "data"))
+    return Path(os.environ.get(DATA) or "data")
+
+
+def mirror() -> str | None:
+    """Return the address of the mirror without a final slash, or None if no mirror is set."""
+    return os.environ.get(MIRROR, "").rstrip("/") or None
 
 
 def study() -> str | None:

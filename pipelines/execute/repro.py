@@ -139,8 +139,8 @@ def stages_of(study: Study) -> list[Stage]:
             cell = cells.get(outs[0])
             if missing := next((path for path in reads if path.startswith("data/") and not Path(path).exists()), None):
                 raise UsageError(
-                    f"{missing} does not exist, but study {study.name} reads it in {each.name}; put the data sets "
-                    "in data/, or link their folder: `ln -s FOLDER data`"
+                    f"{missing} does not exist, but study {study.name} reads it in {each.name}; run `retable fetch "
+                    f"--study {study.name}`"
                 )
             runs = page if each.name == "report" else None
             stages.append(

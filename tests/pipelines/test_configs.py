@@ -76,12 +76,12 @@ def test_choice_of_a_recipe_composes(group):
 
 
 def test_every_group_is_covered():
-    """Excluded are task types (shared by tasks), tables (of reports), and two groups of `-m`: no stage chooses
-    them.
+    """Excluded are task types (shared by tasks), tables (of reports), data sets (of `retable fetch`), and two groups of
+    `-m`: no stage chooses them.
 
     The optimizer is chosen by the recipe's tuning.
     """
-    others = {"recipe", "task_type", "tuning", "table", "hydra", "sweep"}
+    others = {"recipe", "task_type", "tuning", "table", "data", "hydra", "sweep"}
     assert {path.name for path in CONF.iterdir() if path.is_dir()} == {*GROUPS, *OF_RECIPES, *others}
 
 

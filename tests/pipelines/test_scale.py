@@ -122,5 +122,6 @@ def test_a_study_says_what_data_it_misses(tmp_path, monkeypatch, study, missing)
     shutil.copyfile(STUDIES / study / "study.yaml", "study.yaml")
     Repo.init(no_scm=True).close()
     dvc_project.graph()
-    with pytest.raises(UsageError, match=f"{missing}.* does not exist, but study .* reads it in prepare@"):
+    with pytest.raises(UsageError, match=f"{missing}.* does not exist, but study .* reads it in prepare@") as error:
         stages_of(compose.study_here())
+    assert str(error.value).endswith(f"; run `retable fetch --study {compose.study_here().name}`")

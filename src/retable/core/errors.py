@@ -98,7 +98,7 @@ def require_file(path: str | PathLike[str], missing: str = "") -> None:
     if os.path.exists(path) and not os.path.isfile(path):
         raise UsageError(f"{path} is a pipe or a device; write the path of a file")
     if not os.path.exists(path):
-        missing = missing or "set RETABLE_DATA to the folder of data sets, or put the file there"
+        missing = missing or "set RETABLE_DATA to the folder of data sets, run `retable fetch`, or put the file there"
         raise UsageError(f"{path} does not exist; {missing}")
 
 

@@ -61,7 +61,8 @@ def _files(source: str, part: str) -> list[Path]:
     if files := sorted(Path(source).glob(part)):
         return files
     raise UsageError(
-        f"{source} has no file {part}; set RETABLE_DATA to the folder of data sets, or put the files there"
+        f"{source} has no file {part}; set RETABLE_DATA to the folder of data sets, run `retable fetch`, or put the "
+        "files there"
     )
 
 

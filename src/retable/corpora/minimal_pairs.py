@@ -32,7 +32,7 @@ class BLiMP:
         self.inputs = sorted(Path(folder).glob("*.jsonl"))
         if not self.inputs:
             raise UsageError(
-                f"{folder} has no files *.jsonl; set RETABLE_DATA to the folder of data sets that contains blimp/"
+                f"{folder} has no files *.jsonl; run `retable fetch blimp`, or set RETABLE_DATA to a folder with blimp/"
             )
 
     def read(self) -> list[MinimalPair]:

@@ -163,9 +163,7 @@ def write_tokenized(
         if not pattern or Path(pattern).is_absolute():
             raise UsageError(f"{pattern!r} is not a file pattern relative to {source}; write, for example, train_*.bin")
         if not (files := sorted(Path(source).glob(pattern))):
-            raise UsageError(
-                f"{source} has no file {pattern}; download the shards, or set RETABLE_DATA to their folder"
-            )
+            raise UsageError(f"{source} has no file {pattern}; run `retable fetch fineweb`, or set RETABLE_DATA")
         stream = Shards([read_shard(path, made_by.vocab_size) for path in files])
         if len(stream) < stop:
             raise UsageError(f"{pattern} in {source} has {len(stream)} tokens, but {split} needs {stop}; add shards")

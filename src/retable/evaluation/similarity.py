@@ -34,7 +34,7 @@ class Similarity:
         self.lowercase = lowercase
         if not self.inputs:
             raise UsageError(
-                f"{pairs} contains no files of word pairs (*.txt); set RETABLE_DATA to the folder of data sets"
+                f"{pairs} contains no files of word pairs (*.txt); run `retable fetch word_sim`, or set RETABLE_DATA"
             )
 
     def __call__(self, system: WordVectors, folder: Path) -> dict[str, float]:
