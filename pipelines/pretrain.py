@@ -42,6 +42,7 @@ def count(cfg: DictConfig) -> None:
 
 def adopt(cfg: DictConfig) -> None:
     """Copy the weights, the tokenizer and the pooling of a checkpoint, which is a trained sentence encoder."""
+    from retable.exchange.sentence_transformers import pooling_files
     from retable.training.weights import put_weights, save_weights
 
     checkpoint = build(cfg.init, "init")
@@ -50,10 +51,10 @@ def adopt(cfg: DictConfig) -> None:
     # raises UsageError for a setting that does not fit the model
     build(cfg.encoder, "encoder", model=model, tokenizer=checkpoint.tokenizer)
     cfg.tokens = None  # the encoder has its own tokenizer, and its texts are not encoded in advance
-    with run_folder(cfg, checkpoint.files, [], cfg.system, cfg.seed, corpus=chosen("corpus")) as record:
+    inputs = [*checkpoint.files, *pooling_files(checkpoint.folder)]
+    with run_folder(cfg, inputs, [], cfg.system, cfg.seed, corpus=chosen("corpus")) as record:
         # by the name of the checkpoint: the path of a download is in a cache that differs between machines
-        places = {path: Path(checkpoint.name, path.relative_to(checkpoint.folder)) for path in checkpoint.files}
-        record.extra["digests"] = {str(place): digest(path) for path, place in places.items()}
+        record.extra["digests"] = {checkpoint.name_of(path): digest(path) for path in inputs}
         save_weights(model, record.folder / "model.safetensors")
         checkpoint.tokenizer.save(record.folder / "tokenizer.json")
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
+from retable.core.errors import UsageError
 from retable.core.systems import AdaptedSystem, MixedSystem, SentenceEncoder, System, TrainedSystem
 
 if TYPE_CHECKING:  # not imported at run time, since n-gram models do not need torch
@@ -19,7 +20,10 @@ def on_devices(cfg: DictConfig, *systems: System) -> Iterator[dict[str, Any]]:
     Count-based models always run on the CPU, in one process.
 
     Yields: the accelerator and the number of devices, for the cell's record.
+    Raises: UsageError: a system is a sentence encoder, and the trainer has several devices or another precision.
     """
+    if any(isinstance(system, SentenceEncoder) for system in systems):
+        _require_plain(cfg.trainer)
     trained = [each for system in systems for each in _trained(system)]
     if not trained:
         yield {"accelerator": "cpu", "devices": 1}
@@ -28,6 +32,15 @@ def on_devices(cfg: DictConfig, *systems: System) -> Iterator[dict[str, Any]]:
 
     with used_on(trained, dict(cfg.trainer)):
         yield {"accelerator": cfg.trainer.accelerator, "devices": cfg.trainer.devices}
+
+
+def _require_plain(trainer: DictConfig) -> None:
+    """Raise UsageError for settings that need Lightning, because an encoder computes without Lightning."""
+    for name, only in (("precision", "32-true"), ("devices", 1)):
+        if trainer[name] != only:
+            raise UsageError(
+                f"trainer.{name}={trainer[name]} has no effect on a sentence encoder; write trainer.{name}={only}"
+            )
 
 
 def _trained(system: System) -> Iterator["nn.Module"]:

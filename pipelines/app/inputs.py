@@ -22,7 +22,9 @@ def require_tokens(cell: Path, tokens: str) -> None:
         tokens: corpus and tokenizer, such as `ptb/word`.
     """
     own = read_config(cell)["tokens"]
-    if own is not None and own != tokens:  # `own` is None for word vectors that were imported for a task
+    if own is None:  # a sentence encoder, or word vectors that were imported for a task
+        return
+    if own != tokens:
         text, _, tokenizer = own.partition("/")
         raise UsageError(f"{cell} was trained on {own}; write corpus={text} tokenizer={tokenizer}")
     made_by, folder = cell / "tokenizer.json", Path("outputs/tokenize", tokens)

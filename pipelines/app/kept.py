@@ -8,7 +8,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from pipelines.app.run_folder import loaded_from
+from pipelines.app.run_folder import described, loaded_from
 from pipelines.study.code_reached import code, entry_points_of
 from retable.core.artifacts import read_json, require
 from retable.core.digests import DIGESTS, digest, digest_of, write_digests
@@ -20,7 +20,7 @@ def key_of(cfg: DictConfig, name: str, benchmark: Any, inputs: Sequence[Path], c
     settings = OmegaConf.to_container(cfg.benchmark[name], resolve=True)
     digests = {str(path): digest(path) for path in (*inputs, *map(require_input, benchmark.inputs))}
     reached = entry_points_of("evaluate", {"benchmark": settings}, *loaded_from(cells))
-    return digest_of([settings, cfg.trainer.precision, digests, code().fingerprint(reached)])
+    return digest_of([settings, cfg.trainer.precision, digests, described(cells), code().fingerprint(reached)])
 
 
 def measured_before(kept: Path, folder: Path) -> dict[str, float] | None:

@@ -199,7 +199,7 @@ def _making(
     digests = {str(path): digest(artifacts.require(path)) for path in inputs}
     own = own_part(stage, config)
     reached = code().fingerprint(entry_points_of(stage, own, *loaded_from(upstream)))
-    key = digest_of([stage, str(output_folder(stage, place)), own, digests, reached])
+    key = digest_of([stage, str(output_folder(stage, place)), own, digests, described(upstream), reached])
     holding = [path.parent for path in inputs if (path.parent / "run.json").exists()]
     return Making(stage, place, config, facts, digests, [*dict.fromkeys([*upstream, *holding])], key)
 
@@ -353,6 +353,12 @@ def _display_name(cell: Path) -> str:
     A path outside `outputs/` is returned unchanged.
     """
     return str(cell).removeprefix("outputs/")
+
+
+def described(cells: list[Path]) -> list[Any]:
+    """Return what determines the systems of cells in addition to their weights: settings and digests of tokenizers."""
+    tokenizers = [cell / "tokenizer.json" for cell in cells]
+    return [*loaded_from(cells), *(digest(artifacts.require(path)) for path in tokenizers if path.exists())]
 
 
 def loaded_from(cells: list[Path]) -> Iterator[dict[str, Any]]:

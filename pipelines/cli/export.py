@@ -71,9 +71,14 @@ def _write_checkpoint(system: Any, folder: Path, license: str) -> None:
     from retable.exchange import export
     from retable.exchange.card import Card, Result
     from retable.inference.language import Language
+    from retable.inference.sentences import Sentences
     from retable.inference.tasks import Classifier, Tagger, TaskSystem
     from retable.tokenizers.tokenizer import Tokenizer
 
+    if isinstance(system, Sentences):
+        raise UsageError(
+            f"{system.folder} is a sentence encoder, and sentence encoders are not exported; write a cell such as gpt-1"
+        )
     labels: Sequence[str] = ()
     if isinstance(system, Language) and isinstance(system.system, TrainedSystem):
         objective, tokenizer = system.system.objective, system.tokenizer

@@ -14,6 +14,7 @@ from retable.core.compressed import file_of, plain_name
 from retable.core.digests import FORMAT, digest
 from retable.core.errors import UsageError, closest, near
 from retable.core.publishing import check_path, exclusive, publish
+from retable.core.settings import build
 from retable.models.vector_files import read_vectors, write_word2vec
 from retable.planning.cell import CHECKPOINT, Cell
 from retable.tokenizers.tokenizer import END_OF_LINE, UNKNOWN, Tokenizer
@@ -111,6 +112,7 @@ def _vectors(path: Path, corpus: str, folder: Path) -> dict[str, Any]:
 
 def _checkpoint(source: str, corpus: str, folder: Path) -> tuple[list[Path], dict[str, Any]]:
     from retable.exchange.checkpoint import Checkpoint
+    from retable.exchange.sentence_transformers import pooling_files
     from retable.inference.build import build_model, build_objective
     from retable.training.weights import put_weights, save_weights
 
@@ -119,9 +121,10 @@ def _checkpoint(source: str, corpus: str, folder: Path) -> tuple[list[Path], dic
         encoder = {"tokens": None, "model": checkpoint.model, "objective": None, "encoder": checkpoint.encoder}
         model = build_model(encoder, checkpoint.tokenizer)
         put_weights(model, checkpoint.weights, checkpoint.folder, prefix="model.")
+        build(checkpoint.encoder, "encoder", model=model, tokenizer=checkpoint.tokenizer)  # refuses other tokenizers
         save_weights(model, folder / "model.safetensors")
         checkpoint.tokenizer.save(folder / "tokenizer.json")
-        return checkpoint.files, encoder
+        return [*checkpoint.files, *pooling_files(checkpoint.folder)], encoder
     kind = checkpoint.model["_target_"].rpartition(".")[2]
     settings = _settings(checkpoint.model, checkpoint.objective)
     with composing():
@@ -130,7 +133,7 @@ def _checkpoint(source: str, corpus: str, folder: Path) -> tuple[list[Path], dic
     if head.get("_target_") != made["objective"]["_target_"]:
         raise UsageError(
             f"{source} lacks the pretraining head of a {kind}, which a cell needs; train from the checkpoint instead, "
-            f"with init=hf:{source}"
+            f"with init={CHECKPOINT}{checkpoint.name}"
         )
     made["objective"] |= head | {"vocab_size": checkpoint.model["vocab_size"]}
     config = {"tokens": _tokens(corpus, checkpoint.tokenizer)} | {key: made[key] for key in KEPT if key in made}

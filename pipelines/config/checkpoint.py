@@ -25,16 +25,25 @@ def use_checkpoint_config(cfg: DictConfig, overrides: list[str]) -> None:
     """If `cfg.init` names a checkpoint, replace the model settings in `cfg` by the checkpoint's settings.
 
     The objective's settings `vocab_size` and `tie`, all settings of the model except dropout, and the settings of a
-    sentence encoder that are null are replaced. `init` is replaced by a mapping whose `_target_` opens the checkpoint.
+    sentence encoder that are null are replaced. The tokenizer of a sentence encoder's recipe is removed. `init` is
+    replaced by a mapping whose `_target_` opens the checkpoint.
     So the cell's `config.yaml` lists the settings used.
 
     Args:
         cfg: the composed configuration; changed in place.
         overrides: `name=value` arguments of the command line.
 
-    Raises: UsageError: the recipe has another kind of model, an override changes the model's settings, or the recipe is
-        a sentence encoder and `init` is not a checkpoint of one.
+    Raises: UsageError: the recipe has another kind of model, an override changes the model's settings, the recipe is a
+        sentence encoder and `init` is not a checkpoint of one, or an override makes or removes a sentence encoder.
     """
+    if "encoder" in cfg and cfg.encoder is None:
+        raise UsageError("encoder=null removes the sentence encoder of the recipe; leave encoder out")
+    is_part = isinstance(cfg.get("encoder"), DictConfig) and "_target_" in cfg.encoder
+    if "encoder" in cfg and (not is_part or cfg.get("objective") is not None):
+        raise UsageError(
+            "encoder has no effect on this recipe, which is not a sentence encoder; leave encoder out, or write "
+            "recipe=encoders/sentence_encoder"
+        )
     if not str(init := OmegaConf.select(cfg, "init", default="")).startswith(CHECKPOINT):
         if cfg.get("encoder") is not None:
             raise UsageError(
@@ -63,13 +72,16 @@ def use_checkpoint_config(cfg: DictConfig, overrides: list[str]) -> None:
         if cfg.get("encoder") is not None:
             own = {key: value for key, value in cfg.encoder.items() if value is not None}
             cfg.encoder = _encoder_of(checkpoint, init) | own
+            cfg.tokens = None  # the encoder has its own tokenizer, and its texts are not encoded in advance
+            cfg.pop("tokenizer", None)
         cfg.init = opened_by(init)
 
 
 def _encoder_of(checkpoint: "Checkpoint", init: str) -> dict[str, Any]:
     if (encoder := checkpoint.encoder) is None:
         raise UsageError(
-            f"init={init} has a head and no modules.json, so it is not a sentence encoder; write another checkpoint"
+            f"init={init} has a head, and no modules.json whose modules Retable computes, so it is not a sentence "
+            "encoder; write another checkpoint"
         )
     return encoder
 

@@ -312,12 +312,14 @@ def check_settings(stage: str, cfg: Mapping[str, Any], raw: Mapping[str, Any], o
             raise UsageError(f"{stage} has no setting {shown(name)}; {closest(name, sorted(schema))}")
 
     encodes = cfg.get("encoder") is not None
-    unread = sorted({*schema} & {*overridden} - READ_TO_COUNT - ({"encoder"} if encodes else set()))
+    allowed = READ_TO_COUNT - {"tokenizer", "tokens"} | {"encoder"} if encodes else READ_TO_COUNT
+    unread = sorted({*schema} & {*overridden} - allowed)
     if stage == "pretrain" and cfg.get("objective") is None and unread:
         kind = "a sentence encoder that is not trained here" if encodes else "a count-based model"
         raise UsageError(f"{unread[0]} has no effect on this recipe, {kind}; leave {unread[0]} out")
     try:
-        check_all(cfg, schema, FACTS)
+        # the tokens of an encoder are null
+        check_all({key: value for key, value in cfg.items() if not (encodes and key == "tokens")}, schema, FACTS)
     except SettingError as error:
         raise UsageError(str(error).replace(error.name, _origin(error.name, raw))) from error
     if cfg.get("trainer") and cfg.get("objective", ...) is not None:

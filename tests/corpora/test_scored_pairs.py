@@ -1,10 +1,12 @@
 """Test the reader of the published files of STS, and the project's own format of scored pairs."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from retable.core.errors import UsageError
+from retable.corpora import scored_pairs
 from retable.corpora.scored_pairs import ScoredPair, ScoredPairs, write_sts
 
 BENCHMARK = "main-news\tMSRpar\t2012test\t0024\t2.500\tOne girl.\tA girl.\tsource one\tsource two\n"
@@ -20,7 +22,8 @@ FILES = {
 
 
 @pytest.fixture
-def published(tmp_path) -> Path:
+def published(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setattr(scored_pairs, "PAIRS", {"STS12": 2, "STS16": 1, "STSB": 1})
     for name, text in FILES.items():
         (path := tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text.encode())
@@ -47,7 +50,7 @@ def test_pairs_come_back_without_those_that_have_no_score(published):
     ("sts/STS12-en-test/STS.gs.MSRvid.txt", "nan\n\n", r"gs.MSRvid.txt, line 1: 'nan' is not a score; write a number"),
     ("sts/STS12-en-test/STS.gs.MSRvid.txt", None, r"gs.MSRvid.txt does not exist; set RETABLE_DATA"),
     ("sts/STS12-en-test/STS.input.MSRvid.txt", "A man.\nA cat.\n", r"line 1: 'A man.' is not a pair; write two"),
-    ("sts/STS16-en-test/STS2016.gs.headlines.txt", "\n", r"STS16-en-test has no pair with a score; copy the files"),
+    ("sts/STS16-en-test/STS2016.gs.headlines.txt", "\n", r"STS16-en-test has 0 pairs with a score instead of 1; copy"),
     ("sts-test.csv", "main-news\tMSRpar\n", r"sts-test.csv, line 1: 2 columns instead of genre, file, year, id, score"),
 ])  # fmt: skip
 def test_a_mistake_of_the_published_files_has_one_line(file, text, message, published):
@@ -56,6 +59,19 @@ def test_a_mistake_of_the_published_files_has_one_line(file, text, message, publ
     else:
         (published / file).write_text(text)
     with pytest.raises(UsageError, match=message):
+        write(published)
+
+
+def test_a_missing_year_part_or_pair_is_refused(published):
+    (published / "sts-test.csv").write_text(BENCHMARK * 2)
+    with pytest.raises(UsageError, match=r"sts-test.csv has 2 pairs with a score instead of 1; copy the files again"):
+        write(published)
+    for path in (published / "sts/STS12-en-test").glob("*surprise*"):
+        path.unlink()
+    with pytest.raises(UsageError, match=r"STS12-en-test has 1 pairs with a score instead of 2; copy the files again"):
+        write(published)
+    shutil.rmtree(published / "sts/STS12-en-test")
+    with pytest.raises(UsageError, match=r"sts has no folder STS12-en-test; set RETABLE_DATA"):
         write(published)
 
 

@@ -12,7 +12,9 @@ from retable.core.errors import UsageError
 from retable.core.settings import build
 from retable.evaluation import sentence_encoder
 from retable.evaluation.sentence_encoder import PooledEncoder
+from retable.exchange import checkpoint as checkpoint_module
 from retable.exchange.checkpoint import Checkpoint
+from retable.exchange.sentence_transformers import pooling_files
 from retable.inference.build import build_model
 from retable.training.weights import put_weights
 from tests.exchange.cases import exported, pieces, system
@@ -93,9 +95,9 @@ def test_a_checkpoint_with_a_head_is_an_encoder_only_with_files_of_sentence_tran
     assert Checkpoint(str(tmp_path)).encoder is None
     sentence_files(tmp_path)
     encoder(tmp_path).encode(TEXTS)
-    limits = ["sentence_bert_config.json", "tokenizer_config.json"]
-    names = ["config.json", "modules.json", "config.json", *limits, "tokenizer.json"]
-    assert [path.name for path in Checkpoint(str(tmp_path)).files] == [*names, "model.safetensors"]
+    assert [str(path.relative_to(tmp_path)) for path in pooling_files(tmp_path)] == [
+        "modules.json", "1_Pooling/config.json", "sentence_bert_config.json", "tokenizer_config.json"
+    ]  # fmt: skip
     exported(*system("gpt2"), tmp_path / "gpt")
     assert Checkpoint(str(tmp_path / "gpt")).encoder is None
 
@@ -115,6 +117,65 @@ def test_the_files_of_version_6_have_other_keys(limit, longest, tmp_path):
 
 
 DENSE = {"type": "sentence_transformers.models.Dense", "path": "2_Dense"}
+
+
+def test_a_training_from_a_checkpoint_ignores_modules(tmp_path):
+    """For example LaBSE: its modules are not computed, but it can be fine-tuned. Its record has only files it reads."""
+    headless(tmp_path)
+    sentence_files(tmp_path, modules=[TRANSFORMER, POOLING, DENSE])
+    checkpoint = Checkpoint(str(tmp_path))
+    assert [path.name for path in checkpoint.files] == ["config.json", "tokenizer.json", "model.safetensors"]
+    exported(*system("bert"), tmp_path / "headed")
+    sentence_files(tmp_path / "headed", modules=[TRANSFORMER, POOLING, DENSE])
+    assert Checkpoint(str(tmp_path / "headed")).encoder is None
+    exported(*system("gpt2"), tmp_path / "gpt")
+    (tmp_path / "gpt/modules.json").write_text("{")
+    assert Checkpoint(str(tmp_path / "gpt")).encoder is None
+
+
+def test_files_of_the_hub_are_named_without_the_machines_cache(tmp_path, monkeypatch):
+    headless(tmp_path)
+    local = Checkpoint(str(tmp_path))
+    assert local.name_of(tmp_path / "config.json") == str(tmp_path / "config.json")
+    monkeypatch.setattr(checkpoint_module, "_snapshot", lambda name: tmp_path)
+    hub = Checkpoint("owner/name")
+    assert hub.name_of(tmp_path / "1_Pooling/config.json") == "hf:owner/name/1_Pooling/config.json"
+
+
+@pytest.mark.parametrize(("of_tokenizer", "settings", "expected"), [
+    ({"model_max_length": 8}, {}, 8), ({"model_max_length": 1e30}, {}, 12), ({}, {}, 12),
+    ({"model_max_length": 8}, {"max_seq_length": 10}, 10),
+])  # fmt: skip
+def test_the_maximum_length_may_be_that_of_the_tokenizer(of_tokenizer, settings, expected, tmp_path):
+    """In sentence-transformers, too: `Transformer` takes the smaller of the limits of the model and the tokenizer."""
+    headless(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(of_tokenizer))
+    assert pooling_files(tmp_path) == [tmp_path / "tokenizer_config.json"]
+    assert encoder(tmp_path).max_length == min(of_tokenizer.get("model_max_length", 12), 12)
+    sentence_files(tmp_path, **settings)
+    assert encoder(tmp_path).max_length == expected
+    assert tmp_path / "tokenizer_config.json" in pooling_files(tmp_path)
+
+
+def test_a_default_prompt_is_refused(tmp_path):
+    headless(tmp_path)
+    sentence_files(tmp_path)
+    for prompt in (None, "query"):
+        content = {"prompts": {"query": "query: "}, "default_prompt_name": prompt}
+        (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(content))
+        if prompt is None:
+            encoder(tmp_path)
+    with pytest.raises(UsageError, match=r"default_prompt_name=query, but Retable puts no prompt before a text; use"):
+        encoder(tmp_path)
+
+
+def test_a_maximum_length_without_place_for_a_word_is_refused():
+    class Unlimited:
+        max_length = None
+
+    for length, most in ((1, 3), (2, 3)):
+        with pytest.raises(UsageError, match=rf"encoder.max_length={length} is out of range; write 3 to {most}"):
+            PooledEncoder(Unlimited(), pieces(), "mean", True, length)
 
 
 @pytest.mark.parametrize(("files", "message"), [

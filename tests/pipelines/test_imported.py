@@ -1,7 +1,9 @@
 """Test `retable import`: files made elsewhere, or exported, become cells that stages and `retable.load` use."""
 
 import gzip
+import json
 import re
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -17,9 +19,18 @@ from retable.core.errors import UsageError
 from retable.corpora.text import read_units
 from retable.inference import served
 from retable.models.vector_files import write_word2vec
+from retable.tokenizers.word import of_words
 from tests.evaluation.test_sentence_similarity import pairs_file
 from tests.exchange.cases import bpe, exported, gpt, system, widened
-from tests.exchange.test_sentence_transformers import TEXTS, encoder, headless, sentence_files
+from tests.exchange.test_sentence_transformers import (
+    DENSE,
+    POOLING,
+    TEXTS,
+    TRANSFORMER,
+    encoder,
+    headless,
+    sentence_files,
+)
 
 CORPUS = "corpus=grammar_tiny"
 
@@ -189,7 +200,46 @@ def test_a_sentence_encoder_is_imported_with_its_pooling(minilm):
     assert "of_files is not a LanguageModel, which benchmark perplexity needs" in minilm.refuse(
         "evaluate", "corpus=sts", "cell=sts/of_files"
     )
-    assert "of_files is not a neural model of tokens" in minilm.refuse("cli.main", "export", "sts/of_files", "again")
+    assert "of_files is a sentence encoder, and sentence encoders are not exported" in minilm.refuse(
+        "cli.main", "export", "sts/of_files", "again"
+    )
+    for setting in ("precision=bf16-mixed", "devices=2"):
+        line = minilm.refuse("evaluate", *PAIRS, "cell=sts/of_files", "trainer=cpu", f"trainer.{setting}")
+        assert f"trainer.{setting} has no effect on a sentence encoder; write trainer." in line, line
+
+
+def test_another_pooling_or_tokenizer_under_one_name_is_measured_again(minilm):
+    folder, found = minilm.folder / "minilm_again", []
+    shutil.copytree(minilm.folder / "minilm", folder)
+    for mode, text in (("mean_tokens", ""), ("max_tokens", ""), ("max_tokens", "cat")):
+        sentence_files(folder, mode, max_seq_length=8)
+        if text:  # the word gets the id of another word
+            tokenizer = folder / "tokenizer.json"
+            content = json.loads(tokenizer.read_text())
+            vocabulary = content["model"]["vocab"]
+            vocabulary["cat"], vocabulary["bird"] = vocabulary["bird"], vocabulary["cat"]
+            tokenizer.write_text(json.dumps(content))
+        minilm.succeed("cli.main", "import", "minilm_again", "sts/again")
+        minilm.succeed("evaluate", *PAIRS, "cell=sts/again")
+        found.append(minilm.read("evaluate/sts/again/metrics.json")["sentence_similarity/own/pearson"])
+        shutil.rmtree(minilm.folder / "outputs/pretrain/sts/again")
+    assert len({*found}) == 3
+
+
+def test_a_headed_bert_with_other_modules_is_imported_with_its_head(project):
+    folder = exported(*system("bert"), project.folder / "headed")
+    sentence_files(folder, modules=[TRANSFORMER, POOLING, DENSE])
+    project.succeed("cli.main", "import", "headed", "grammar_tiny/headed")
+    cell = retable.load(project.folder / "outputs/pretrain/grammar_tiny/headed")
+    assert "encoder" not in cell.config and cell.config["objective"]["_target_"].endswith("MaskedLM")
+
+
+def test_an_encoder_whose_tokenizer_lacks_marks_leaves_no_cell(project):
+    headless(project.folder / "unmarked")
+    of_words(["<unk>", "<eos>", "a"]).save(project.folder / "unmarked/tokenizer.json")
+    line = project.refuse("cli.main", "import", "unmarked", "sts/unmarked")
+    assert "the tokenizer of the sentence encoder has no mark [CLS]" in line, line
+    assert not (project.folder / "outputs/pretrain/sts/unmarked").exists()
 
 
 def test_a_stage_makes_the_cell_that_an_import_makes(minilm):
@@ -202,7 +252,8 @@ def test_a_stage_makes_the_cell_that_an_import_makes(minilm):
     made, imported = (minilm.read(f"pretrain/sts/{name}/run.json")["digests"] for name in ("staged-1", "hf"))
     assert made == {name.removeprefix("hf:"): value for name, value in imported.items()}
     assert first.config["encoder"]["pooling"] == "first" and first.config["encoder"]["max_length"] == 8
-    assert staged.config["tokens"] is None and np.abs(staged.encode(TEXTS) - first.encode(TEXTS)).max() > 0.1
+    assert staged.config["tokens"] is None and "tokenizer" not in staged.config
+    assert np.abs(staged.encode(TEXTS) - first.encode(TEXTS)).max() > 0.1
     minilm.succeed("evaluate", *PAIRS, "cell=sts/staged-1")
     for overrides, message in (
         (
@@ -210,7 +261,14 @@ def test_a_stage_makes_the_cell_that_an_import_makes(minilm):
             "init=random, but a sentence encoder is not trained here; write a checkpoint, as in init=",
         ),
         ((*recipe, "encoder.max_length=13"), "encoder.max_length=13 is out of range; write 3 to 12"),
+        ((*recipe, "encoder.max_length=2"), "encoder.max_length=2 is out of range; write 3 to 12"),
         ((*recipe, "encoder.pooling=sum"), "encoder.pooling=sum"),
+        ((*recipe, "encoder=null"), "encoder=null removes the sentence encoder of the recipe; leave encoder out"),
+        ((*recipe, "tokenizer=bpe"), "tokenizer has no effect on this recipe, a sentence encoder"),
+        (
+            (CORPUS, "recipe=transformer/gpt", "+encoder.pooling=mean"),
+            "encoder has no effect on this recipe, which is not a sentence encoder; leave encoder out, or write",
+        ),
         (
             (*recipe, "compile=true"),
             "compile has no effect on this recipe, a sentence encoder that is not trained here",

@@ -306,4 +306,9 @@ def test_dvc_shows_a_studys_scores_and_curves():
     plots = {name: plot for each in shown["plots"] for name, plot in each.items()}
     assert all((ROOT / plot["template"]).is_file() for plot in plots.values())
     assert "outputs/pretrain/english_small/lstm-1/curve.csv" in plots["pretrain/english_small"]["y"]
+    encoders = {"corpus": "sts", "systems": [{"of": "sentence_encoder", "as": "minilm", "init": "hf:mine/minilm"}]}
+    (drawn := expand(CONF, "mine", encoders)).cells["pretrain/sts/minilm-1"].settings["recipe"] = "own/encoder"
+    plots = pipeline_of(drawn, params_of(drawn, dict.fromkeys(drawn.cells, ())), ["conf"], "src/retable")["plots"]
+    assert [*plots[0]] == ["scores"] and len(plots) == 1  # a recipe of the user, in any folder
+    plots = {name: plot for each in shown["plots"] for name, plot in each.items()}
     assert not any("kn5" in file for plot in plots.values() for file in plot["y"])

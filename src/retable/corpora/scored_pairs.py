@@ -15,6 +15,8 @@ from retable.corpora.text import read_lines
 
 COLUMNS = ["part", "score", "sentence1", "sentence2"]
 STS_BENCHMARK = "STSB"  # name of the test set of the STS benchmark
+# Number of pairs with a score in each test set; MTEB (Muennighoff et al. 2023) has the same numbers.
+PAIRS = {"STS12": 3108, "STS13": 1500, "STS14": 3750, "STS15": 3000, "STS16": 1186, STS_BENCHMARK: 1379}
 _GOLD = "gs"  # the gold scores of STS.input.<part>.txt are in STS.gs.<part>.txt
 
 
@@ -35,20 +37,24 @@ def write_sts(folder: Path, source: str, benchmark: str) -> dict[str, float]:
         benchmark: the file `sts-test.csv` of the STS benchmark (Cer et al. 2017), whose parts are genres.
 
     Returns: the number of pairs of each set.
-    Raises: UsageError: a file is missing, or a line does not have the published format.
+    Raises: UsageError: a file is missing, a line does not have the published format, or a set does not have the
+        published number of pairs.
     """
-    counts: dict[str, float] = {}
-    for year in sorted(Path(source).glob("STS*-en-test")):
-        inputs = sorted(year.glob("STS*.input.*.txt"))
-        pairs = [pair for path in inputs for pair in _read_part(path)]
-        name = year.name.partition("-")[0]
-        counts[f"{name}/pairs"] = _write(folder, name, pairs, year)
-    if not counts:
-        raise UsageError(
-            f"{source} has no folder STS12-en-test; set RETABLE_DATA to the folder of data sets, or put the files there"
-        )
-    pairs = [*_read_benchmark(Path(benchmark))]
-    return counts | {f"{STS_BENCHMARK}/pairs": _write(folder, STS_BENCHMARK, pairs, Path(benchmark))}
+    for name, number in PAIRS.items():
+        if name == STS_BENCHMARK:
+            place, pairs = Path(benchmark), [*_read_benchmark(Path(benchmark))]
+        else:
+            place = Path(source, f"{name}-en-test")
+            if not place.is_dir():
+                raise UsageError(
+                    f"{source} has no folder {place.name}; set RETABLE_DATA to the folder of data sets, or put the "
+                    "files there"
+                )
+            pairs = [pair for path in sorted(place.glob("STS*.input.*.txt")) for pair in _read_part(path)]
+        if len(pairs) != number:
+            raise UsageError(f"{place} has {len(pairs)} pairs with a score instead of {number}; copy the files again")
+        _write(folder, name, pairs)
+    return {f"{name}/pairs": number for name, number in PAIRS.items()}
 
 
 def _read_part(path: Path) -> Iterator[ScoredPair]:
@@ -79,13 +85,10 @@ def _read_benchmark(path: Path) -> Iterator[ScoredPair]:
         yield ScoredPair(columns[0], _number(columns[4], path, number), *map(str.strip, columns[5:7]))
 
 
-def _write(folder: Path, name: str, pairs: Iterable[ScoredPair], source: Path) -> int:
+def _write(folder: Path, name: str, pairs: Iterable[ScoredPair]) -> None:
     rows = ["\t".join((part, repr(score), *sentences)) for part, score, *sentences in pairs]
-    if not rows:
-        raise UsageError(f"{source} has no pair with a score; copy the files of {name} again")
     text = "".join(f"{row}\n" for row in ["\t".join(COLUMNS), *rows])
     (folder / f"{name}.tsv").write_text(text, encoding="utf-8", newline="\n")
-    return len(rows)
 
 
 class ScoredPairs:

@@ -1,6 +1,7 @@
 """Sentence similarity: correlation of the cosines of sentence pairs with human scores (STS, Agirre et al. 2012)."""
 
 import csv
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -51,13 +52,15 @@ class SentenceSimilarity(Labelled):
             - `pairs`: number of pairs.
             - `spearman`, `pearson`: correlation of cosines and scores; absent if all scores or all cosines are equal.
 
-        Raises: UsageError: a set and a part of another set have the same name.
+        Raises: UsageError: two sets or parts have the same name, also if a set has only one part.
         """
         metrics: dict[str, float] = {}
+        sets = self.pairs.read()
+        _require_distinct(sets)
         with (folder / "units.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(("set", "part", "unit", "label", "prediction"))
-            for name, pairs in self.pairs.read().items():
+            for name, pairs in sets.items():
                 values = cosines(system, [each.sentence1 for each in pairs], [each.sentence2 for each in pairs])
                 # 9 digits determine a float32
                 rows = [
@@ -68,8 +71,6 @@ class SentenceSimilarity(Labelled):
                 units = pd.DataFrame(rows, columns=["set", "part", "unit", "label", "prediction"])
                 parts = dict.fromkeys(units["part"])
                 for split in [name, *(f"{name}-{part}" for part in parts if len(parts) > 1)]:
-                    if f"{TASK}/{split}/pairs" in metrics:
-                        raise UsageError(f"{split} is a data set and a part of another data set; rename one of the two")
                     own = self.rows(units, TASK, split)
                     metrics[f"{TASK}/{split}/pairs"] = len(own)
                     varies = all(own[column].astype(np.float64).nunique() > 1 for column in ("label", "prediction"))
@@ -81,6 +82,17 @@ class SentenceSimilarity(Labelled):
     def rows(cls, units: pd.DataFrame, task: str, split: str) -> pd.DataFrame:
         """Return the pairs of a set, `<set>`, or of a part, `<set>-<part>`."""
         return units[(units["set"] == split) | (units["set"] + "-" + units["part"] == split)]
+
+
+def _require_distinct(sets: Mapping[str, Sequence[Any]]) -> None:
+    """Raise UsageError if two sets or parts have one name, because `rows` finds pairs by this name."""
+    names = [*sets]
+    names += [f"{name}-{part}" for name, pairs in sets.items() for part in dict.fromkeys(pair.part for pair in pairs)]
+    for name, number in Counter(names).items():
+        if number > 1 and name in sets:
+            raise UsageError(f"{name} is a data set and a part of another data set; rename one of the two")
+        if number > 1:
+            raise UsageError(f"{name} is a part of two data sets; rename one of the two sets")
 
 
 def cosines(system: SentenceEncoder, one: Sequence[str], other: Sequence[str]) -> np.ndarray:

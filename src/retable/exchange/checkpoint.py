@@ -15,7 +15,7 @@ from retable.core.escaping import in_one_line
 from retable.core.settings import check, shown
 from retable.exchange.families import FAMILIES, Family, Head, Settings
 from retable.exchange.layers import Layers, to_ours, under
-from retable.exchange.sentence_transformers import pooling_files, read_pooling
+from retable.exchange.sentence_transformers import has_pooling, read_pooling
 from retable.models.bert import BERT
 from retable.models.t5 import T5
 from retable.objectives.causal_lm import CausalLM
@@ -64,9 +64,14 @@ class Checkpoint:
 
     @property
     def files(self) -> list[Path]:
-        """All files of the checkpoint that are read."""
-        settings = [self.folder / "config.json", *pooling_files(self.folder)]
-        return [*settings, *tokenizer_files(self.folder), *self._weight_files]
+        """All files of the checkpoint that are read, except the files of its pooling."""
+        return [self.folder / "config.json", *tokenizer_files(self.folder), *self._weight_files]
+
+    def name_of(self, file: Path) -> str:
+        """Return the name of a file in records: its path, or `hf:OWNER/NAME/FILE` for a checkpoint of the hub."""
+        if self.folder == Path(self.name):
+            return str(file)
+        return f"hf:{self.name}/{file.relative_to(self.folder).as_posix()}"
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -112,12 +117,12 @@ class Checkpoint:
     def encoder(self) -> Settings | None:
         """The settings of the sentence encoder, in the same format as `model`.
 
-        The result is None unless the model is a BERT that has no head, or whose checkpoint has the files of
-        sentence-transformers.
+        The result is None if the model is not a BERT. It is also None if the BERT has a head, unless the checkpoint's
+        `modules.json` lists only modules that Retable computes.
 
         Raises: UsageError: Retable does not compute the checkpoint's pooling.
         """
-        if self._family.model is not BERT or (self._head is not None and not pooling_files(self.folder)):
+        if self._family.model is not BERT or (self._head is not None and not has_pooling(self.folder)):
             return None
         lowercases = self.tokenizer.encode("A") == self.tokenizer.encode("a")
         pooling = read_pooling(self.folder, self._settings["max_length"], lowercases)

@@ -25,7 +25,7 @@ from retable.planning.cell import Cell
 from retable.planning.study import Study, folder_of_more_seeds
 
 REPORT_PLAN = "outputs/plan/report.yaml"
-_WITHOUT_CURVE = ("counted/", "encoders/sentence_encoder")  # recipes, or folders of recipes, without training steps
+_COUNTED = "counted/"  # folder of recipes without training steps
 _HEADER = "# Generated from {file} by `retable graph`.\n"
 
 Params = dict[str, dict[str, dict[str, Any]]]  # the entries of cells, by stage and key
@@ -188,11 +188,16 @@ def _plots(study: Study, results: str, library: str) -> list[dict[str, Any]]:
     scores = {"template": bars, "x": "value", "y": {f"{results}/metrics.csv": "system"}}
     curves: dict[str, dict[str, str]] = {}
     for cell in study.cells.values():
-        if "recipe" in cell.settings and not cell.settings["recipe"].startswith(_WITHOUT_CURVE):
+        if "recipe" in cell.settings and not (cell.settings["recipe"].startswith(_COUNTED) or _is_adopted(cell)):
             name = "/".join(filter(None, (cell.stage, cell.corpus, cell.settings.get("task"))))
             curves.setdefault(name, {})[f"outputs/{cell.place}/curve.csv"] = "value"
     drawn = [{name: {"template": lines, "x": "step", "y": y}} for name, y in sorted(curves.items())]
     return [{"scores": scores}, *drawn]
+
+
+def _is_adopted(cell: Cell) -> bool:
+    """Return whether a cell is a sentence encoder, which is not trained, so it is pretrained without a text."""
+    return cell.stage == "pretrain" and not cell.tokenizer
 
 
 def pipeline_text(pipeline: Mapping[str, Any], file: str) -> str:

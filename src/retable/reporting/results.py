@@ -46,7 +46,10 @@ COLUMNS = [
 OF_NAMES = ("units", "curve", "neighbours", "plane", "unseen_words", "alignments", "attention")
 OF_NUMBERS = ("phenomena", "positions", "gradients", "gradient_norms", "sampling", "scaling", "heads")
 TABLES = ("samples.jsonl", *(f"{name}.csv" for name in (*OF_NAMES, *OF_NUMBERS)))
-NAMES = ("label", "prediction", "word", "rank", "neighbour", "stem", "form", "source", "target", "id", "document")
+NAMES = (
+    *("label", "prediction", "word", "rank", "neighbour", "stem", "form", "source", "target", "id", "document"),
+    *("set", "part"),
+)
 _MIX = "mix.csv"  # Table with layer, share and gamma of the scalar mix in model.safetensors.
 RATES = ("fertility", "compression", "unknown", "unk_in_text", "lost")  # Metrics of a tokenizer on a text.
 AFTERWARDS = "the tolerance was set after the run"
