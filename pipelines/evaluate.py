@@ -32,7 +32,7 @@ def evaluate(cfg: DictConfig) -> None:
         source = Path(cfg.vectors)
         # Every embed cell has a file vectors.bin, so the new cell gets the name of the embed cell and not of the file.
         stem = Path(plain_name(source)).stem
-        name = source.parent.name if stem == "vectors" else stem
+        name = file_of(source).parent.name if stem == "vectors" else stem
         inputs, cells, seed = [require(file_of(source))], [], 0
         # The cell's name, which is the default `out`, is replaced. An `out` that the user set stays unchanged.
         corpus, place = "vectors", cfg.out.replace(cfg.cell, f"vectors/{name}")

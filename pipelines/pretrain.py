@@ -82,7 +82,7 @@ def learn(cfg: DictConfig) -> None:
         for split, ids in (("train", tokens), ("validation", validation)):
             frequencies = np.bincount(ids, minlength=tokenizer.vocab_size).tolist()
             counts[split] = {word: n for word, n in zip(tokenizer.words, frequencies, strict=True) if n}
-    pretrained = pretrained_vectors(cfg, tokenizer.words, counts)
+    pretrained = pretrained_vectors(cfg, tokenizer.words, counts, unknown=tokenizer.unknown)
     initialise_input(model, cfg, tokenizer.words, pretrained)
     inputs += pretrained.inputs if pretrained else []
     objective = build_objective(cfg, tokenizer, model)

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
@@ -180,6 +179,8 @@ def initialise_input(model: Model, cfg: DictConfig, words: Sequence[str], pretra
     Raises: UsageError: the model has no layer of word vectors, or the layer has another width.
     """
     if cfg.embedding == "random":
+        if cfg.get("lookup") is not None:
+            raise UsageError("lookup= is for word vectors from a file; write embedding=FILE, or remove lookup")
         if cfg.freeze_embedding:
             raise UsageError(
                 "freeze_embedding=true would freeze random vectors; write embedding=FILE, or remove freeze_embedding"
@@ -188,14 +189,13 @@ def initialise_input(model: Model, cfg: DictConfig, words: Sequence[str], pretra
     embedding = model.input_embedding
     if embedding is None or pretrained is None:
         raise UsageError(f"{type(model).__name__} has no layer of word vectors; write embedding=random")
-    vectors = np.stack(list(pretrained.vectors.values()))
-    if (width := vectors.shape[1]) != embedding.embedding_dim:
+    if (width := pretrained.vectors.shape[1]) != embedding.embedding_dim:
         name = "d_embedding" if "d_embedding" in cfg.model else "d_model"
         raise UsageError(
             f"the vectors of {cfg.embedding} have {width} dimensions, but the model's have {embedding.embedding_dim}; "
             f"write model.{name}={width}"
         )
-    initialise_embedding(embedding, words, list(pretrained.vectors), vectors)
+    initialise_embedding(embedding, words, pretrained.words, pretrained.vectors)
     if cfg.freeze_embedding:
         embedding.requires_grad_(False)
     if is_main_process():

@@ -20,7 +20,8 @@ def key_of(cfg: DictConfig, name: str, benchmark: Any, inputs: Sequence[Path], c
     settings = OmegaConf.to_container(cfg.benchmark[name], resolve=True)
     digests = {str(path): digest(path) for path in (*inputs, *map(require_input, benchmark.inputs))}
     reached = entry_points_of("evaluate", {"benchmark": settings}, *loaded_from(cells))
-    return digest_of([settings, cfg.trainer.precision, digests, described(cells), code().fingerprint(reached)])
+    of_cells = described(cells)
+    return digest_of([settings, cfg.trainer.precision, cfg.vectors, digests, of_cells, code().fingerprint(reached)])
 
 
 def measured_before(kept: Path, folder: Path) -> dict[str, float] | None:

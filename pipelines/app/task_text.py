@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 class Pretrained(NamedTuple):
     """The vectors in the file `embedding` for the words that a model reads."""
 
-    vectors: dict[str, np.ndarray]  # by word
+    words: list[str]  # the N words that have a vector
+    vectors: np.ndarray  # (N, D)
     coverage: dict[str, Any]  # the words that have a vector, see `retable.data.word_vectors.coverage`
     inputs: list[Path]  # the file that was read
 
@@ -60,12 +61,12 @@ def text_of_task(
         words = dict.fromkeys(chain.from_iterable(counts.values()))
         pretrained = pretrained_vectors(cfg, words, counts, task.convention)
         others = chain.from_iterable(of_split for split, of_split in texts.items() if split != "train")
-        known = pretrained.vectors if pretrained else ()
+        known = {*pretrained.words} if pretrained else ()
         return Vocabulary.of_texts(texts["train"], others, known), pretrained, pretrained.inputs if pretrained else []
     files = tokenizer_files(Path("outputs/tokenize", cfg.tokens, "tokenizer.json")) if checkpoint is None else []
     tokenizer = Tokenizer.load(files[0]) if checkpoint is None else checkpoint.tokenizer
     counts = {} if cfg.embedding == "random" else _token_counts(task, tokenizer, examples)
-    pretrained = pretrained_vectors(cfg, tokenizer.words, counts, task.convention)
+    pretrained = pretrained_vectors(cfg, tokenizer.words, counts, task.convention, tokenizer.unknown)
     return tokenizer, pretrained, files + (pretrained.inputs if pretrained else [])
 
 
@@ -74,6 +75,7 @@ def pretrained_vectors(
     words: Collection[str],
     counts: Mapping[str, Mapping[str, int]],
     convention: Callable[[str], str] | None = None,
+    unknown: int | None = None,
 ) -> Pretrained | None:
     """Read the file `cfg.embedding`, look up words in it, and count the words that have a vector.
 
@@ -82,15 +84,15 @@ def pretrained_vectors(
         words: the words to look up.
         counts: for each split, the frequency of each word.
         convention: the task's convention, see `look_up`.
+        unknown: the index of the unknown token in `words`. If the file has a vector for it, the words that it
+            represents still count as words without a vector.
 
     Returns: the vectors, or None if `cfg.embedding` is "random".
     Raises: UsageError: the file cannot be read, or no word has a vector.
     """
-    lookup: Collection[Any] | None = cfg.get("lookup")
     if cfg.embedding == "random":
-        if lookup is not None:
-            raise UsageError("lookup= is for word vectors from a file; write embedding=FILE, or remove lookup")
         return None
+    lookup: Collection[Any] | None = cfg.get("lookup")
     file = require(file_of(cfg.embedding))
     known, vectors = read_vectors(cfg.embedding)
     rows = {word: row for row, word in enumerate(known)}
@@ -99,20 +101,30 @@ def pretrained_vectors(
         raise UsageError(
             f"none of the text's words has a vector in {cfg.embedding}; set embedding= to vectors of its language"
         )
-    covered = coverage(words, found, counts)
-    return Pretrained({word: vectors[rows[other]] for word, (other, _) in found.items()}, covered, [file])
+    chosen = vectors[[rows[other] for other, _ in found.values()]]  # a copy, so that the file's other vectors are freed
+    names = [*found]
+    if unknown is not None:
+        found.pop([*words][unknown], None)
+    return Pretrained(names, chosen, coverage(words, found, counts), [file])
 
 
 def _token_counts(
     task: Task[Example, Any], tokenizer: Tokenizer, examples: Mapping[str, Sequence[Example]]
 ) -> dict[str, Counter[str]]:
-    """Return, for each split, the frequency of each token, or an empty mapping if the task does not give its words."""
+    """Return, for each split, the frequency of each token, or an empty mapping if the task does not give its words.
+
+    A word with an unknown token is counted as itself, because different words have the same unknown token.
+    """
     if type(task).words is Task.words:
         return {}
-    counts = {}
+    counts = {split: Counter[str]() for split in examples}
     for split, rows in examples.items():
-        ids = tokenizer.encode_batch([" ".join(words) for words in task.words(rows)])
-        counts[split] = Counter(tokenizer.words[i] for i in chain.from_iterable(ids))
+        texts = task.words(rows)
+        # Byte-level tokenizers, which have no unknown token, encode a word differently at the start of a text.
+        units = Counter(map(" ".join, texts) if tokenizer.unknown is None else chain.from_iterable(texts))
+        for unit, ids in zip(units, tokenizer.encode_batch([*units]), strict=True):
+            for i in ids:
+                counts[split][unit if i == tokenizer.unknown else tokenizer.words[i]] += units[unit]
     return counts
 
 

@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 from pipelines.config.checkpoint import RECIPES
 from pipelines.study.compose import composing, conf, configuration
 from retable.core import artifacts
-from retable.core.compressed import file_of, plain_name
+from retable.core.compressed import file_of, open_compressed, plain_name
 from retable.core.digests import FORMAT, digest
 from retable.core.errors import UsageError, closest, near
 from retable.core.publishing import check_path, exclusive, publish
@@ -39,8 +39,7 @@ def import_cell(source: str, name: str) -> Path:
     Raises: UsageError: the name is not valid, the cell exists already, or the source cannot be read.
     """
     path = Path(source)
-    is_arpa = plain_name(path).endswith(".arpa")
-    has_vectors = not is_arpa and (file_of(path).is_file() or plain_name(path).endswith(VECTORS))
+    is_arpa, has_vectors = _kind(path)
     stage = "embed" if has_vectors else "pretrain"
     corpus, _, system = name.partition("/")
     if not system or "/" in system:
@@ -73,6 +72,23 @@ def import_cell(source: str, name: str) -> Path:
         origins = {"made_from": [], "imported": source, "digests": digests, "format": FORMAT}
         artifacts.write_json(folder / "run.json", facts | origins)
     return out
+
+
+def _kind(path: Path) -> tuple[bool, bool]:
+    """Return whether a path is an ARPA file, and whether it is a file of word vectors.
+
+    Raises: UsageError: the file has the weights of a checkpoint, or cannot be read.
+    """
+    name, start = plain_name(path), b""
+    if is_file := file_of(path).is_file():
+        with open_compressed(path) as (file, name):
+            start = file.read(10)
+    name = name.lower()
+    # torch writes its weights as a ZIP archive, although the name of the file ends in .bin.
+    if is_file and (name.endswith(".safetensors") or (name.endswith(".bin") and start.startswith(b"PK"))):
+        raise UsageError(f"{path} has the weights of a checkpoint; write the folder of the checkpoint: {path.parent}")
+    is_arpa = name.endswith(".arpa") or start.lstrip().startswith(b"\\data\\")
+    return is_arpa, not is_arpa and (is_file or name.endswith(VECTORS))
 
 
 def _is_task(name: str, where: str) -> bool:

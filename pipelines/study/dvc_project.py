@@ -27,6 +27,7 @@ from retable.reporting.names import display_name
 READ = 8_000_000  # bytes that training reads in all epochs: about 2,000 steps of recipes for two million words
 MOST = 10  # largest number of epochs: on 200 KB of text, a GPT was better after 10 epochs than after 5 or 20
 MEASURED = ("task", "benchmark")  # config groups whose choices define metrics
+DATA = "${oc.env:RETABLE_DATA,data}"  # the folder of data sets, as configurations write it
 
 
 def graph() -> None:
@@ -122,12 +123,13 @@ def data_of(cell: Cell) -> list[str]:
     The configurations of the cell's corpus, tokenizer, task and benchmarks are searched. The cell's checkpoint and file
     of word vectors are included.
     """
-    values = {"${oc.env:RETABLE_DATA,data}": "data", "${text}": cell.corpus}
+    values = {DATA: "data", "${text}": cell.corpus}
     values |= {"${tokens}": f"{cell.corpus}/{cell.tokenizer}"}
     paths = [path for part in _naming(cell) for text in strings(part) for path in _paths(text, values)]
     folders = {str(parent) for path in paths for parent in Path(path).parents}
     paths += _checkpoint(cell.settings.get("init", ""))
-    if (vectors := cell.settings.get("embedding", "outputs/")) and not vectors.startswith("outputs/"):
+    vectors = cell.settings.get("embedding", "outputs/").replace(DATA, "data")
+    if vectors and not vectors.startswith("outputs/"):
         paths.append(str(file_of(vectors)))
     return [path for path in dict.fromkeys(paths) if path not in folders]
 

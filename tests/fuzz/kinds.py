@@ -559,6 +559,8 @@ def kinds() -> dict[str, Kind]:
         **{name: Kind({name: written(lambda path: write_word2vec(path, WORDS, vector.vectors), name)}, word_vectors)
            for name in ("vectors.txt", "vectors.bin")},
         "vectors.txt of GloVe": Kind({"vectors.txt": of_lines("the 0.1 0.2", "cat -1 2e-3", "bird 1 0")}, word_vectors),
+        "vectors.zip": Kind(
+            {"vectors.zip": zipped("vectors.txt", of_lines("the 0.1 0.2", "cat -1 2e-3"))}, word_vectors),
         "vectors.bin of fastText": Kind({"vectors.bin": fasttext_model()}, word_vectors),
         "arpa": Kind(
             {"model.arpa": written(lambda path: write_arpa(counted(), words().words, path), "model.arpa")}, arpa),

@@ -1,5 +1,7 @@
 import gzip
+import io
 import struct
+import tracemalloc
 import warnings
 import zipfile
 
@@ -38,6 +40,13 @@ def test_gloves_files_have_no_first_line(tmp_path):
     assert vectors.tolist() == [[0.5, -1], [2, 3], [4, 5]]
 
 
+def zipped(name: str, content: bytes, compression: int = zipfile.ZIP_STORED) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", compression) as archive:
+        archive.writestr(name, content)
+    return file.getvalue()
+
+
 MALFORMED = {
     "text": [
         (b"", "first line must be"),
@@ -57,7 +66,12 @@ MALFORMED = {
         ("the 1\nof 2\n".encode("utf-16-be"), "not text in UTF-8; convert UTF-16 with iconv -f UTF-16"),
         ("thé 1\nnaïve 2\n".encode("latin1"), r"2 of 2 words are not UTF-8, such as 'th\\\\xe9'; convert .* iconv"),
         (b"1 2\nthe \x01\x80\x80\x3f\x01\x80\x80\x3f\n", "word 1 of 1: .* binary format end in .bin"),
-        (b"New York 1 2\n", "the first line must be|not a number"),
+        (b"New York 1 2\n", "word 1: 'York' after 'New' is not a number"),
+        (b"+-5 3\nthe 1 2\n", "word 2: 2 values after 'the', but the first line has 1"),
+        (b"1" * 5000 + b" 3\nthe 1 2\n", "word 2: 2 values after 'the', but the first line has 1"),
+        (b"the 1 2\nof 1_0 2\n", "word 2: '1_0' after 'of' is not a number"),
+        (b"the 1 2\n" * 50 + b"a x 1 2\n" * 2, "2 of 52 words have white space, such as 'a x'"),
+        (b"1 2\nthe 1 " + b"2" * 20_000, "word 1 of 1: the line has 10100 bytes or more, .* announces 2"),
     ],
     "vectors.bin": [
         (b"1 2\nthe", "word 1 of 1: the file ends before"),
@@ -73,7 +87,12 @@ MALFORMED = {
         (gzip.compress(b"the 1 2\n" * 99)[:-9], "vectors.txt.gz cannot be read: Compressed file ended before"),
         (gzip.compress(b"1 2\nthe 1\n"), "vectors.txt.gz, word 1 of 1: 1 values"),
     ],
-    "vectors.zip": [(b"the 1 2\n", "vectors.zip cannot be read: File is not a zip file")],
+    "vectors.zip": [
+        (b"the 1 2\n", "vectors.zip cannot be read: File is not a zip file"),
+        (zipped("v.txt", b"the 1\n", zipfile.ZIP_LZMA).replace(b"\5\0\x5d", b"\5\0\xff"), "vectors.zip cannot be read"),
+        (zipped("\u00e9.txt", b"the 1\n").replace("\u00e9".encode(), b"\xff\xfe"), "vectors.zip cannot be read"),
+        (zipped("v.txt", b"the 1\n").replace(b"PK\1\2\x14\3\x14", b"PK\1\2\x14\3\xff"), "vectors.zip cannot be read"),
+    ],
 }  # fmt: skip
 
 
@@ -113,18 +132,35 @@ def test_words_are_read_as_gensim_reads_them(tmp_path):
     """gensim cannot read words with spaces, so its file lacks this row."""
     keyed_vectors = pytest.importorskip("gensim.models").KeyedVectors
     rows = [b"the 1 2", b"caf\xc3\xa9 3 4", b"caf\xc3 5 6", b"the 7 8", b"a\xc2\xa0b 9 10", b"\xe2\x80\xa8 11 12",
-            b"the 13 14"]  # fmt: skip
-    (tmp_path / "ours").write_bytes(b"\n".join([*rows[:3], b". . 0 0", b"at name@domain.com 0 0", *rows[3:]]))
+            b"the 13 14", *(b"%d 0 0" % number for number in range(200))]  # fmt: skip
+    (tmp_path / "ours").write_bytes(b"\n".join([*rows[:3], b". . 0 0", b"\f 0 0", *rows[3:]]))
     (tmp_path / "theirs").write_bytes(b"\n".join(rows))
     theirs = keyed_vectors.load_word2vec_format(tmp_path / "theirs", no_header=True, unicode_errors="backslashreplace")
     with pytest.warns(UsageWarning) as warned:
         words, vectors = read_vectors(tmp_path / "ours")
-    assert words == [*theirs.key_to_index] == ["the", "café", "caf\\xc3", "a\u00a0b", "\u2028"]
+    assert words == [*theirs.key_to_index]
+    assert words[:5] == ["the", "café", "caf\\xc3", "a\u00a0b", "\u2028"]
     np.testing.assert_array_equal(vectors, theirs.vectors[: len(words)])
     assert str(warned[0].message) == (
-        f"{tmp_path}/ours, 9 words; left out, repeated: 2 ('the'); left out, with spaces: 2 ('. .'); not UTF-8: 1 "
+        f"{tmp_path}/ours, 209 words; left out, repeated: 2 ('the'); left out, with spaces: 2 ('. .'); not UTF-8: 1 "
         "('caf\\\\xc3')"
     )
+
+
+@pytest.mark.parametrize("name", ["V.BIN", "V.BIN.GZ", "V.ZIP"])
+def test_endings_may_be_in_upper_case(tmp_path, name):
+    content = b"1 2\nthe " + np.array([1, 2], "<f4").tobytes() + b"\n"
+    packed = {"V.BIN": content, "V.BIN.GZ": gzip.compress(content), "V.ZIP": zipped("V.BIN", content)}
+    (tmp_path / name).write_bytes(packed[name])
+    assert read_vectors(tmp_path / name)[1].tolist() == [[1, 2]]
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_an_archive_may_have_a_name_twice(tmp_path):
+    with zipfile.ZipFile(tmp_path / "twice.zip", "w") as archive:
+        archive.writestr("v.txt", "the 1 2\n")
+        archive.writestr("v.txt", "the 3 4\n")
+    assert read_vectors(tmp_path / "twice.zip")[1].tolist() == [[3, 4]]
 
 
 def test_compressed_files_equal_plain_files(tmp_path):
@@ -147,6 +183,18 @@ def test_compressed_files_equal_plain_files(tmp_path):
         read_vectors(tmp_path / "many.zip")
     with pytest.raises(UsageError, match=r"many.zip has no file 'v.bin'; write v.bin.gz"):
         read_vectors(tmp_path / "many.zip" / "v.bin")
+
+
+@pytest.mark.parametrize(("name", "start"), [
+    ("v.txt.gz", b""), ("v.txt.gz", b"1 2\nthe 1 2\n"), ("v.bin.gz", b"1 1\nthe 1234"), ("v.bin.gz", b""),
+])  # fmt: skip
+def test_a_small_compressed_file_does_not_fill_the_memory(tmp_path, name, start):
+    (tmp_path / name).write_bytes(gzip.compress(start + b"\0" * (1 << 27), 1))
+    tracemalloc.start()
+    with pytest.raises(UsageError):
+        read_vectors(tmp_path / name)
+    assert tracemalloc.get_traced_memory()[1] < 1 << 26
+    tracemalloc.stop()
 
 
 def fasttext_model(quantised: bool = False, rows: int = 7, buckets: int = 5) -> bytes:
@@ -178,6 +226,7 @@ def test_the_vector_of_a_word_of_fasttext_is_the_mean_of_its_parts(tmp_path):
     for content, message in (
         (fasttext_model(quantised=True), "quantised model of fastText; write the model's .bin or .vec"),
         (fasttext_model(rows=6), "file of fastText is damaged"),
+        (fasttext_model().replace(b"ab\0", b"ab" * 10_000 + b"\0"), "file of fastText is damaged"),
         *((fasttext_model()[:size], "file of fastText ends too early") for size in (6, 40, 80, 110, 150, -1)),
     ):
         (tmp_path / "model.bin").write_bytes(content)

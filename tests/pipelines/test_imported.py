@@ -309,6 +309,19 @@ def test_word_vectors_come_go_and_begin_a_training(form, project, monkeypatch):
     assert 0 < run["coverage"]["types"]["test"] <= 1 and run["coverage"]["words"]["unchanged"] == 1
 
 
+def test_a_language_model_counts_the_words_with_a_vector(project):
+    """The file has a vector for the unknown word, but unknown words have no vectors."""
+    write_word2vec(project.folder / "few.bin", ["the", "<unk>"], np.eye(2, 5, dtype=np.float32))
+    settings = ["recipe=recurrent/elman", "model.d_model=5", "embedding=few.bin", "system=few", "+max_steps=1"]
+    project.succeed("pretrain", CORPUS, *settings)
+    counted = project.read("pretrain/grammar_tiny/few-1/run.json")["coverage"]
+    for split in ("train", "validation"):
+        lines = (project.folder / f"outputs/prepare/grammar_tiny/{split}.txt").read_text().split("\n")
+        words = [word for line in lines for word in line.split()]
+        assert counted["tokens"][split] == pytest.approx(words.count("the") / (len(words) + len(lines) - 1))
+    assert counted["words"]["unchanged"] == 1
+
+
 @pytest.mark.parametrize("form", ["txt", "bin"])
 @pytest.mark.parametrize("task", ["sentiment", "conll2000_chunking"])
 def test_word_vectors_may_be_of_a_task(form, task, project, monkeypatch):
@@ -365,8 +378,12 @@ def test_word_vectors_are_imported_as_they_are_published(name, folder):
         assert [*read_json(cell / "run.json")["digests"]] == [archive]
 
 
-def test_compressed_arpa_files_are_imported(folder):
-    for number, path in enumerate(write_packed(ARPA.format(n=3, more="-0.7\t<unk>\n"), "lm.arpa")):
+@pytest.mark.parametrize("name", ["lm.arpa", "LM.ARPA", "3gram.lm"])
+def test_compressed_arpa_files_are_imported(name, folder):
+    paths = write_packed(ARPA.format(n=3, more="-0.7\t<unk>\n"), name)
+    with zipfile.ZipFile("alone.zip", "w") as archive:
+        archive.write(name)
+    for number, path in enumerate([*paths, "alone.zip"]):
         cell = import_cell(path, f"grammar_tiny/lm{number}")
         assert retable.load(cell).score("a b", end=True)[0].log_prob == pytest.approx(-1.7 * np.log(10))
 
@@ -378,10 +395,15 @@ def test_compressed_arpa_files_are_imported(folder):
     ("rows.csv.gz", r"rows.csv.gz: the first line must be .*; word vectors end in"),
     ("packed.zip", r"packed.zip has 2 files; write one of packed.zip/list.json, packed.zip/README.md"),
     ("packed.zip/a.vec", r"packed.zip has no file 'a.vec'; write one of list.json, README.md"),
+    ("model/model.safetensors", "has the weights of a checkpoint; write the folder of the checkpoint: model$"),
+    ("model/pytorch_model.bin", "has the weights of a checkpoint; write the folder of the checkpoint: model$"),
 ])  # fmt: skip
 def test_files_that_are_no_models_are_named(file, message, folder):
     write_packed("a,b\n", "rows.csv")
     write_packed("[]", "list.json")
+    Path("model").mkdir()
+    for name in ("model.safetensors", "pytorch_model.bin"):  # torch writes ZIP archives
+        Path("model", name).write_bytes(Path("packed.zip").read_bytes())
     with pytest.raises(UsageError, match=message):
         import_cell(file, "grammar_tiny/x")
     assert not Path("outputs").exists() or not [*Path("outputs").rglob("run.json")]

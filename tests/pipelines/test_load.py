@@ -1,6 +1,7 @@
 """Test word vectors that are loaded from cells, and from files made elsewhere."""
 
 import json
+import zipfile
 
 import numpy as np
 import pytest
@@ -114,6 +115,27 @@ def test_a_file_from_elsewhere_is_evaluated(project, tmp_path):
     assert (run["system"], run["corpus"], run["made_from"]) == ("mine", "vectors", [])
     composed = OmegaConf.load(cell / "config.yaml")  # as written by the stage
     assert composed.out == composed.cell
+
+
+def test_two_files_of_an_archive_have_separate_scores(project, tmp_path):
+    """Scores of the first file must not be reused for the second, although both are in the same archive."""
+    words, axes = ["a", "b", "c", "d"], np.eye(4, dtype=np.float32)
+    (tmp_path / "questions.txt").write_text(": family\na b c d\n")
+    with zipfile.ZipFile(tmp_path / "pair.zip", "w") as archive:
+        for name, last in (("right.txt", axes[1] - axes[0] + axes[2]), ("wrong.txt", axes[3])):
+            write_word2vec(tmp_path / name, [*words, "e"], np.stack([*axes[:3], last, axes[0] + axes[1] + axes[2]]))
+            archive.write(tmp_path / name, name)
+    (tmp_path / "folder").mkdir()
+    with zipfile.ZipFile(tmp_path / "folder/vectors.zip", "w") as archive:
+        archive.write(tmp_path / "right.txt", "vectors.txt")
+    files = {"right": "pair.zip/right.txt", "wrong": "pair.zip/wrong.txt", "folder": "folder/vectors.zip/vectors.txt"}
+    accuracies = []
+    for name, file in files.items():  # a file with the name of all cells' vectors gets the name of its folder
+        project.succeed("evaluate", f"vectors={tmp_path}/{file}", "benchmark=analogies",
+                        f"benchmark.analogies.questions={tmp_path}/questions.txt")  # fmt: skip
+        metrics = project.read(f"evaluate/vectors/{name}/metrics.json")
+        accuracies.append(metrics["analogies/family/accuracy"])
+    assert accuracies == [1, 0, 1]
 
 
 def test_missing_questions_name_the_folder_of_data(project, tmp_path):

@@ -74,7 +74,7 @@ def test_conlleval_reads_the_predictions_as_they_are(tagged, split):
     assert tagged.read(f"{CRF}/metrics.json")[f"tagging/{split}/f1"] > 0.95
 
 
-def test_vectors_come_by_the_convention_and_bring_their_words(tagged):
+def test_vectors_come_in_lower_case_and_bring_their_words(tagged):
     """ "Dogs" gets the vector of "dogs"; "zebras" is not in the text."""
     run = tagged.read(f"{ON_VECTORS}/run.json")
     assert sum("vectors.bin" in name for name in run["digests"]) == 1
@@ -98,12 +98,22 @@ def test_mistakes_about_vectors_are_named(tagged, overrides, data):
     for settings, message in (
         ([glove], "glove.txt have 5 dimensions, but the model's have 6; write model.d_embedding=5"),
         ([f"{glove}.gz"], "glove.txt.gz is missing"),
-        ([glove, "+lookup=[upper]"], "lookup"),
+        ([glove, "+lookup=[upper]"], "should be 'lower', 'zeros' or 'convention'"),
         (["+lookup=[lower]"], "lookup= is for word vectors from a file; write embedding=FILE, or remove lookup"),
         (["freeze_embedding=true"], "freeze_embedding=true would freeze random vectors"),
     ):
         line = tagged.refuse("finetune", *others, *settings)
         assert message in line, line
+    line = tagged.refuse("finetune", *overrides[2:5], "task=conll2000_pos", "recipe=taggers/huang_crf", "+lookup=[]")
+    assert "lookup= is for word vectors from a file" in line
+
+
+def test_few_words_with_a_vector_give_a_warning(tagged, overrides, data):
+    settings = [f"embedding={data}/few.txt", "+lookup=[]", "epochs=0.2"]
+    for content, warned in (("eat 1 2 3 4 5 6\nzebras 1 0 0 0 0 0\n", True), ("the 1 2 3 4 5 6\n", False)):
+        (data / "few.txt").write_text(content)
+        done = tagged.succeed("finetune", *overrides, *settings, "out=conll2000_chunking/few")
+        assert ("warning: fewer than 10% of the training tokens have a vector" in done.stderr) == warned
 
 
 def test_features_of_words_are_kept_in_the_cell(project, overrides):

@@ -70,8 +70,9 @@ def test_a_system_starts_from_the_same_seed_or_else_the_first():
     assert trained["gpt_pretrained2"]["init"] == "pretrain/grammar/gpt-1"
 
 
-def test_a_system_starts_from_a_file_of_word_vectors():
-    path = "data/glove.6B.zip/glove.6B.50d.txt"
+@pytest.mark.parametrize("folder", ["data", "${oc.env:RETABLE_DATA,data}"])
+def test_a_system_starts_from_a_file_of_word_vectors(folder):
+    path = f"{folder}/glove.6B.zip/glove.6B.50d.txt"
     entries = [{"of": "bilstm_tagger", "embedding": path, "task": "conll2000_chunking", "set": {"+lookup": "[lower]"}},
                {"of": "lstm", "embedding": path}]  # fmt: skip
     cells = expand(CONF, "mine", {"corpus": "grammar", "systems": entries}).cells
@@ -80,6 +81,12 @@ def test_a_system_starts_from_a_file_of_word_vectors():
     assert of_stage["finetune"].reads == () and of_stage["pretrain"].reads == ("tokenize/grammar/word",)
     assert of_stage["finetune"].settings["+lookup"] == "[lower]"
     assert all("data/glove.6B.zip" in data_of(cell) for cell in of_stage.values())
+
+
+def test_vectors_of_an_unknown_system_are_refused():
+    entries = [{"of": "bilstm", "embedding": 5, "task": "sentiment"}]
+    with pytest.raises(UsageError, match="the study has no pretrained system 5"):
+        expand(CONF, "mine", {"corpus": "grammar", "systems": entries})
 
 
 def test_pretraining_goes_on_from_a_system_wherever_it_stands():

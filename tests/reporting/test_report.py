@@ -191,6 +191,22 @@ def test_a_table_notes_test_data_that_occur_in_training_data(results, write_run,
     assert "overlap" not in "".join(path.read_text() for path in (tmp_path / "results").glob("*.csv"))
 
 
+@pytest.mark.parametrize(("other", "noted"), [
+    (0.941, "cola: 94.10 % of test tokens, 80.00 % of test types."),
+    (0.5, "BiLSTM, GloVe vectors and GPT on cola: 94.10 % of test tokens, 80.00 % of test types; "
+          "LSTM on cola: 50.00 % of test tokens, 80.00 % of test types."),
+])  # fmt: skip
+def test_a_note_names_systems_only_if_their_shares_differ(write_run, tmp_path, other, noted):
+    runs = []
+    for system, share in (("bilstm_glove", 0.941), ("gpt", 0.941), ("lstm", other)):
+        of_run = {"tokens": {"test": share}, "types": {"test": 0.8}}
+        cell, metrics = f"cola/{system}-1", {"cola/test/accuracy": 0.9}
+        runs.append(write_run("finetune", cell, system, 1, metrics, task="cola", coverage=of_run))
+    write_report("own", {"finetune": runs}, tmp_path / "results", SPECIFICATIONS)
+    (line,) = [line for line in (tmp_path / "results/report.md").read_text().splitlines() if "vectors: " in line]
+    assert line.partition("vectors: ")[2] == noted
+
+
 def test_a_table_notes_words_that_have_a_pretrained_vector(write_run, tmp_path):
     runs = [write_run("finetune", "cola/bilstm-1", "bilstm", 1, {"cola/test/accuracy": 0.9})]
     for seed, share in ((1, 0.941), (2, 0.951)):
@@ -200,7 +216,7 @@ def test_a_table_notes_words_that_have_a_pretrained_vector(write_run, tmp_path):
     write_report("own", {"finetune": runs}, tmp_path / "results", SPECIFICATIONS)
     lines = (tmp_path / "results/report.md").read_text().splitlines()
     assert [line for line in lines if "pretrained vectors" in line] == [
-        "Share of the words that have a vector in the file of pretrained vectors: BiLSTM, GloVe vectors on cola: "
+        "Share of the words that have a vector in the file of pretrained vectors: cola: "
         "94.10 to 95.10 % of test tokens, 80.00 % of test types."
     ]
 

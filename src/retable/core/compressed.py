@@ -4,6 +4,7 @@ The path of a member continues the path of its archive, as in `glove.6B.zip/glov
 """
 
 import gzip
+import lzma
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -15,18 +16,20 @@ from typing import BinaryIO, cast
 from retable.core.errors import UsageError, closest, reading, require_file
 
 GZIP, ZIP = ".gz", ".zip"
-_DAMAGE = (OSError, EOFError, zlib.error, zipfile.BadZipFile)
+_DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
+_UNREADABLE = (RuntimeError, ValueError)  # unknown compression or version, a password, names that are not UTF-8
 
 
 def file_of(path: str | PathLike[str]) -> Path:
     """Return the file on disk that contains `path`: the archive of a member of an archive, otherwise `path`."""
     path = Path(path)
-    return next((each for each in path.parents if each.suffix == ZIP and not each.is_dir()), path)
+    return next((each for each in path.parents if each.suffix.lower() == ZIP and not each.is_dir()), path)
 
 
 def plain_name(path: str | PathLike[str]) -> str:
     """Return the name of a file without its folder and without `.gz`."""
-    return Path(path).name.removesuffix(GZIP)
+    name = Path(path).name
+    return name[: -len(GZIP)] if name.lower().endswith(GZIP) else name
 
 
 @contextmanager
@@ -44,10 +47,12 @@ def open_compressed(path: str | PathLike[str], missing: str = "") -> Iterator[tu
     path, file = Path(path), file_of(path)
     require_file(file, missing)
     with reading(path, *_DAMAGE):
-        if file.suffix == ZIP:
-            with zipfile.ZipFile(file) as archive:
+        if file.suffix.lower() == ZIP:
+            with reading(path, *_UNREADABLE):
+                archive = zipfile.ZipFile(file)
+            with archive:
                 member = _member(archive, file, path.relative_to(file).as_posix())
-                with reading(path, RuntimeError):  # the member needs a password, or has an unknown compression
+                with reading(path, *_UNREADABLE):
                     opened = archive.open(member)
                 with opened, _unpacked(cast(BinaryIO, opened), member) as content:
                     yield content, plain_name(member)
@@ -57,7 +62,8 @@ def open_compressed(path: str | PathLike[str], missing: str = "") -> Iterator[tu
 
 
 def _member(archive: zipfile.ZipFile, file: Path, name: str) -> str:
-    members = [each for each in archive.namelist() if not each.endswith("/") and not each.startswith("__MACOSX/")]
+    names = dict.fromkeys(archive.namelist())  # an archive may have a name twice
+    members = [each for each in names if not each.endswith("/") and not each.startswith("__MACOSX/")]
     if name in members:
         return name
     if name != ".":
@@ -70,4 +76,4 @@ def _member(archive: zipfile.ZipFile, file: Path, name: str) -> str:
 
 
 def _unpacked(file: BinaryIO, name: str) -> BinaryIO:
-    return cast(BinaryIO, gzip.GzipFile(fileobj=file)) if name.endswith(GZIP) else file
+    return cast(BinaryIO, gzip.GzipFile(fileobj=file)) if name.lower().endswith(GZIP) else file

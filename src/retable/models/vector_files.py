@@ -7,15 +7,17 @@ word is followed by a space, the word's values as little-endian float32, and a l
 fastText's own binary format contains a whole model. The vector of a word is the mean of the vectors of the word and of
 its character n-grams, as in fastText's command `print-word-vectors` (Bojanowski et al. 2017).
 
-Words are read as gensim reads them: only white space in ASCII separates a word from its values, and the first vector
-of a repeated word is used. gensim cannot read the words with spaces in GloVe's largest file, such as `. . .`. They are
-left out here, because no text that is split at spaces contains them.
+Words are read as gensim reads them: a space, or here a tab, separates a word from its values, and the first vector of
+a repeated word is used. gensim cannot read the words with spaces in GloVe's largest file, such as `. . .`. Words with
+white space in ASCII are left out here, because no text that is split at white space contains them.
 """
 
 import codecs
+import re
 import struct
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import chain
 from os import PathLike
 from pathlib import Path
@@ -32,9 +34,10 @@ _FASTTEXT = struct.pack("<i", 793712314)  # the first bytes of fastText's binary
 _SUPERVISED = 3  # number of fastText's supervised models
 _END_OF_SENTENCE = "</s>"  # since 2017, fastText computes no n-grams of this word; gensim does
 _WIDEST = 1_000_000  # largest number of dimensions; a larger number is a sign of another format
-_LONGEST = 10_000  # largest number of bytes of a word in a binary file; word2vec.c cuts words at 100 bytes
+_LONGEST = 10_000  # largest number of bytes of a word; word2vec.c cuts words at 100 bytes
+_LONGEST_VALUE = 50  # largest number of bytes of a value in a text file, on average; float64 needs 25
 _PART = 1 << 24  # number of bytes that are read at a time
-_DAMAGED = 0.01  # largest share of words that are not UTF-8; if more words are not, the file has another encoding
+_MOST_ODD = 0.01  # largest share of words that are not UTF-8, or have spaces; a larger share is a sign of damage
 
 Row = tuple[bytes, np.ndarray]  # a word, and its vector of shape (D,)
 
@@ -93,7 +96,7 @@ def read_vectors(path: str | PathLike[str]) -> tuple[list[str], np.ndarray]:
 
 
 def is_binary(path: str | PathLike[str]) -> bool:
-    return Path(path).suffix == ".bin"
+    return Path(path).suffix.lower() == ".bin"
 
 
 def _collected(path: str | PathLike[str], rows: Iterator[Row]) -> tuple[list[str], np.ndarray]:
@@ -112,10 +115,16 @@ def _collected(path: str | PathLike[str], rows: Iterator[Row]) -> tuple[list[str
         else:
             words[word] = None
             values += vector.tobytes()
-    if len(damaged) > max(1, _DAMAGED * n_rows):
+    most = max(1, _MOST_ODD * n_rows)
+    if len(damaged) > most:
         raise UsageError(
             f"{path}: {len(damaged):,} of {n_rows:,} words are not UTF-8, such as {damaged[0]!r}; convert the file, "
             "for example with iconv -f LATIN1 -t UTF-8"
+        )
+    if len(spaced) > most:
+        raise UsageError(
+            f"{path}: {len(spaced):,} of {n_rows:,} words have white space, such as {spaced[0]!r}, so the file is "
+            "damaged; download or copy it again"
         )
     if not words:
         raise UsageError(f"{path} has no words; write another file")
@@ -128,7 +137,7 @@ def _collected(path: str | PathLike[str], rows: Iterator[Row]) -> tuple[list[str
 def _sizes(path: str | PathLike[str], line: bytes) -> tuple[int, int] | None:
     """Return the numbers of words and dimensions if a line is the first line of a word2vec file, otherwise None."""
     fields = line.split()
-    if len(fields) != 2 or not all(field.lstrip(b"+-").isdigit() for field in fields):
+    if len(fields) != 2 or not all(re.fullmatch(rb"[+-]?\d{1,18}", field) for field in fields):
         return None
     n_words, dimensions = map(int, fields)
     if n_words < 1 or not 1 <= dimensions <= _WIDEST:
@@ -140,27 +149,31 @@ def _sizes(path: str | PathLike[str], line: bytes) -> tuple[int, int] | None:
 
 
 def _text_rows(path: str | PathLike[str], file: BinaryIO) -> Iterator[Row]:
-    first = file.readline().removeprefix(codecs.BOM_UTF8)
+    first = file.readline(_PART).removeprefix(codecs.BOM_UTF8)
     if b"\0" in first or first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise UsageError(
             f"{path} is not text in UTF-8; convert UTF-16 with iconv -f UTF-16 -t UTF-8, and let the name of a binary "
             "file end in .bin"
         )
-    sizes, lines = _sizes(path, first), iter(file)
+    sizes = _sizes(path, first)
     if sizes is None:
-        dimensions = len(first.split()) - 1
-        if dimensions < 1 or _number(first.split()[-1]) is None:
+        dimensions = len(_fields(first)) - 1
+        if dimensions < 1 or _number(_fields(first)[-1]) is None:
             raise UsageError(
                 f"{path}: the first line must be `<words> <dimensions>`, as in `3000 100`, or a word and its values; "
                 f"{FORMATS}"
             )
-        of, widths, lines = "", f"the first line has {dimensions}", chain([first], lines)
+        total, expected, begun = "", f"the first line has {dimensions}", [first]
     else:
         n_words, dimensions = sizes
-        of, widths = f" of {n_words}", f"the first line announces {dimensions}"
-    number = 0
-    for line in lines:
-        if not (fields := line.split()):
+        total, expected, begun = f" of {n_words}", f"the first line announces {dimensions}", []
+    longest, number = _LONGEST + _LONGEST_VALUE * dimensions, 0
+    for line in chain(begun, iter(partial(file.readline, longest), b"")):
+        if len(line) == longest:
+            raise UsageError(
+                f"{path}, word {number + 1}{total}: the line has {longest} bytes or more, but {expected} values"
+            )
+        if not (fields := _fields(line)):
             continue
         if sizes and number == n_words:
             raise UsageError(f"{path}: contains more than the {n_words} words that its first line announces")
@@ -168,24 +181,28 @@ def _text_rows(path: str | PathLike[str], file: BinaryIO) -> Iterator[Row]:
         word, values = fields[:-dimensions], fields[-dimensions:]
         # A field that is not a number after the first field shows that the word has spaces.
         if not word or (len(word) > 1 and None not in map(_number, word[1:])):
-            message = f"{path}, word {number}{of}: {len(fields) - 1} values after {_shown(fields[0])}, but {widths}"
+            message = (
+                f"{path}, word {number}{total}: {len(fields) - 1} values after {_shown(fields[0])}, but {expected}"
+            )
             if any(byte < 32 and byte not in b"\t\r\n" for byte in line):
                 message += "; let the name of a file in word2vec's binary format end in .bin"
             raise UsageError(message)
         try:
             vector = np.array(values).astype(np.float32)
+            if b"_" in line and any(b"_" in value for value in values):  # Python and NumPy read 1_0 as 10
+                raise ValueError
         except ValueError:
             wrong = next(value for value in values if _number(value) is None)
             raise UsageError(
-                f"{path}, word {number}{of}: {_shown(wrong)} after {_shown(word[0])} is not a number"
+                f"{path}, word {number}{total}: {_shown(wrong)} after {_shown(word[0])} is not a number"
             ) from None
         yield b" ".join(word), vector
     if sizes and number < n_words:
-        raise UsageError(f"{path}, word {number + 1}{of}: the file ends before this word")
+        raise UsageError(f"{path}, word {number + 1}{total}: the file ends before this word")
 
 
 def _binary_rows(path: str | PathLike[str], file: BinaryIO) -> Iterator[Row]:
-    if (sizes := _sizes(path, file.readline().removeprefix(codecs.BOM_UTF8))) is None:
+    if (sizes := _sizes(path, file.readline(_LONGEST).removeprefix(codecs.BOM_UTF8))) is None:
         raise UsageError(
             f"{path}: the first line must be `<words> <dimensions>` in word2vec's binary format; let the name of a "
             "text file end in .txt"
@@ -217,8 +234,9 @@ def _binary_rows(path: str | PathLike[str], file: BinaryIO) -> Iterator[Row]:
         if len(values) < 4 * dimensions:
             raise UsageError(f"{path}, word {number} of {n_words}: the file ends within the vector of {_shown(word)}")
         yield word, np.frombuffer(values, dtype="<f4")
-    if file.read().strip():
-        raise UsageError(f"{path}: contains more than the {n_words} words that its first line announces")
+    while rest := file.read(_PART):  # in parts, since a compressed file may have more bytes than the memory
+        if rest.strip():
+            raise UsageError(f"{path}: contains more than the {n_words} words that its first line announces")
 
 
 def _fasttext_rows(path: str | PathLike[str], file: BinaryIO) -> Iterator[Row]:
@@ -248,6 +266,8 @@ def _fasttext_rows(path: str | PathLike[str], file: BinaryIO) -> Iterator[Row]:
     for _ in range(n_entries):
         letters = bytearray()
         while (letter := file.read(1) or take(1)) != b"\0":
+            if len(letters) == _LONGEST:
+                raise UsageError(f"{path}: the file of fastText is damaged; download or copy it again")
             letters += letter
         read("<qb")  # the frequency, and whether the entry is a label
         entries.append(bytes(letters))
@@ -270,9 +290,14 @@ def _fasttext_rows(path: str | PathLike[str], file: BinaryIO) -> Iterator[Row]:
         yield entry, table[[place, *(n_words + hashed % buckets for hashed in hashes)]].mean(axis=0)
 
 
+def _fields(line: bytes) -> list[bytes]:
+    """Split a line at spaces and tabs."""
+    return [field for field in line.strip(b" \t\r\n").replace(b"\t", b" ").split(b" ") if field]
+
+
 def _number(field: bytes) -> float | None:
     try:
-        return float(field)
+        return None if b"_" in field else float(field)
     except ValueError:
         return None
 

@@ -462,8 +462,8 @@ class _Expansion:
 
         A name with a dot is the path of a file, because the names of systems have no dot.
         """
-        if "." in entry["embedding"]:
-            return entry["embedding"], []
+        if "." in (name := str(entry["embedding"])):
+            return name, []
         cell = self._start(entry, "embedding", corpus, seed)
         return f"outputs/{cell}/vectors.bin", [cell]
 
