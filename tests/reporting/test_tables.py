@@ -64,7 +64,11 @@ def test_neighbours_stand_under_their_words(write_neighbours, tmp_path):
     tables = neighbours_tables(read_result(folder) for folder in folders)
     assert [table.name for table, _ in tables] == ["neighbours-ptb", "neighbours-ptb-2"]
     table, frame = tables[0]
-    assert [(column.group, column.title) for column in table.columns] == [("", "neighbour"), ("NA", "1"), ("rare|", "90")]
+    assert [(column.group, column.title) for column in table.columns] == [
+        ("", "neighbour"),
+        ("NA", "1"),
+        ("rare|", "90"),
+    ]
     assert table.panels.keys() == {"GloVe", "Skip-gram"}
     assert texts(table, "Skip-gram") == [["1", "b", "c"], ["2", '"', ""]]  # words of the first seed
     assert table.panels["Skip-gram"][0].values[0].runs == ("evaluate/ptb/skipgram-1",)

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from retable.core.errors import UsageError
+from retable.evaluation.translation import nats_of_pairs
 from retable.generation.beam_search import BeamSearch
 from retable.inference.tasks import Translator
 from retable.inference.writing import TaskWriting, Writer
-from retable.evaluation.translation import nats_of_pairs
 from retable.models.context_encoder_decoder import ContextEncoderDecoder
 from retable.models.convolutional_encoder_decoder import ConvolutionalEncoderDecoder
 from retable.tasks.translation import Pair, TranslationTask

@@ -37,7 +37,7 @@ def count_weight(counts: np.ndarray, batch: Any, own: np.ndarray, places: np.nda
 
 
 def sum_weight(counts: np.ndarray, batch: Any, own: np.ndarray, places: np.ndarray, world: int) -> Any:
-    """Set the loss weight of one process's share of a batch, so that a mean over items becomes a mean of examples' sums.
+    """Set the loss weight of one process's share of a batch, for a loss that is the mean over examples of their sums.
 
     Args:
         counts: the number of items of each example, (n,).

@@ -44,8 +44,8 @@ def encoded(examples: Sequence[TaggedExample], truncated: int = 0, by_sentence: 
 
     Args:
         truncated: number of shortened sentences.
-        by_sentence: whether the loss of a batch is the mean over its sentences, each with the sum over its words, instead
-            of the mean over its words.
+        by_sentence: whether the loss of a batch is the mean over its sentences, each with the sum over its words,
+            instead of the mean over its words.
     """
     n_words = np.array([len(example.words) for example in examples])
     weigh = partial(sum_weight if by_sentence else count_weight, n_words)

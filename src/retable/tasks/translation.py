@@ -19,7 +19,15 @@ from retable.corpora.spacy_words import spacy_words
 from retable.data.batches import Batches
 from retable.data.bucketed import Encoded, count_weight
 from retable.data.buckets import by_length
-from retable.data.pairs import BucketedPairs, PairsBySentences, Sequences, encode_lines, longest_side, pad, pairs_by_length
+from retable.data.pairs import (
+    BucketedPairs,
+    PairsBySentences,
+    Sequences,
+    encode_lines,
+    longest_side,
+    pad,
+    pairs_by_length,
+)
 from retable.evaluation import translation
 from retable.generation.strategy import Strategy
 from retable.metrics.translation import METRICS, STATISTICS, signatures, translation_counts
