@@ -10,7 +10,9 @@ STUDY ?= history
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-RETABLE_DATA := $(or $(RETABLE_DATA),data)
+ifndef RETABLE_DATA
+RETABLE_DATA := data
+endif
 export RETABLE_DATA
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 

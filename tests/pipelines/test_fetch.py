@@ -771,7 +771,7 @@ def test_make_makes_the_data_folder(folder, tmp_path, monkeypatch):
     (tmp_path / ".venv/bin/retable").write_text("#!/bin/sh\necho $@ in $RETABLE_DATA", encoding="utf-8")
     (tmp_path / ".venv/bin/retable").chmod(0o755)
     monkeypatch.setenv("RETABLE_DATA", folder)
-    command = ["make", "--old-file=env", "--old-file=.venv/installed", "fetch", "STUDY=ptb"]
+    command = ["make", "--no-print-directory", "--old-file=env", "--old-file=.venv/installed", "fetch", "STUDY=ptb"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=True, text=True)
     assert done.stdout == f"fetch --study ptb in {folder or 'data'}\n" and (tmp_path / "data").is_dir()
 
@@ -833,13 +833,13 @@ def test_no_two_data_sets_list_the_same_file_with_other_sha256():
 
 @pytest.mark.real
 def test_the_real_files_have_the_listed_sha256(data_dir, fetch, monkeypatch):
-    monkeypatch.setenv("RETABLE_DATA", str(data_dir))
+    monkeypatch.setenv("RETABLE_DATA", str(data_dir.resolve()))
     code, printed, error = fetch("--check", "--offline")
     assert code == 0 and not error and "ptb: 3 of 3 files verified" in printed
 
 
 @pytest.mark.real
 def test_the_data_of_a_study_come_from_a_mirror(data_dir, fetch, place, monkeypatch):
-    monkeypatch.setenv("RETABLE_MIRROR", str(data_dir))
+    monkeypatch.setenv("RETABLE_MIRROR", str(data_dir.resolve()))
     assert fetch("--study", "ptb", "--offline") == (0, "blimp: 67 files, 67 fetched\nptb: 3 files, 3 fetched\n", "")
     assert all((data_dir / path).read_bytes() == content for path, content in files_in(place).items())

@@ -78,10 +78,8 @@ def test_the_vocabularies_have_the_published_sizes(data_dir, tmp_path):
     files = {f"{split}_{side}": f"{folder}/{name}.{language}" for split, name in names.items()
              for side, language in (("source", "de"), ("target", "en"))}  # fmt: skip
     write_pairs(tmp_path, lowercase=True, spacy=["de", "en"], joint=False, **files)
-    text = word.train_separate(
-        (tmp_path / "train.txt").read_text().splitlines(), str(tmp_path / "train.source.txt"), min_count=2,
-        first=["<pad>", "<sos>"],
-    )  # fmt: skip
+    sides = {side: str(tmp_path / f"train.{side}.txt") for side in ("source", "target")}
+    text = word.train_separate([], **sides, min_count=2, first=["<pad>", "<sos>"])
     assert (text.source_vocab_size, text.vocab_size) == (SOURCES, TARGETS)
     words = [line.split() for line in (tmp_path / "test.target.txt").read_text().splitlines()]
     assert sum(map(len, words)) == 13058  # printed by the notebooks as reference_length

@@ -21,13 +21,13 @@ SMALL = [
 @pytest.fixture(scope="module")
 def translated(project):
     """Return a project with a corpus whose targets equal its sources, and its translator."""
-    raw, generator = project.folder / "pairs", np.random.default_rng(0)
+    raw, generator = project.folder / "translated", np.random.default_rng(0)
     raw.mkdir()
     for name, size in SIZES.items():
         lines = "".join(" ".join(generator.choice(WORDS, generator.integers(1, 6))) + "\n" for _ in range(size))
         for side in ("en", "de"):
             (raw / f"{name}.{side}").write_text(lines)
-    project.succeed("prepare", "corpus=multi30k", "corpus.folder=pairs")
+    project.succeed("prepare", "corpus=multi30k", "corpus.folder=translated")
     project.succeed("tokenize", *CORPUS)
     project.succeed("finetune", *SMALL)
     return project

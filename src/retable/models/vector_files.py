@@ -27,7 +27,6 @@ import numpy as np
 
 from retable.core.compressed import open_compressed
 from retable.core.errors import UsageError, warn
-from retable.models.fasttext import ngram_hashes
 
 FORMATS = "word vectors end in .txt, .vec or .bin, or in .gz or .zip if they are compressed"
 _FASTTEXT = struct.pack("<i", 793712314)  # the first bytes of fastText's binary files
@@ -241,6 +240,7 @@ def _binary_rows(path: str | PathLike[str], file: BinaryIO) -> Iterator[Row]:
 
 def _fasttext_rows(path: str | PathLike[str], file: BinaryIO) -> Iterator[Row]:
     """Yield the words of a fastText model and their vectors. The model's labels are skipped."""
+    from retable.models.fasttext import ngram_hashes  # imported here, because it imports torch
 
     def take(size: int) -> bytearray:
         content = bytearray()

@@ -38,7 +38,10 @@ FAMILIES = {
     "combination": ("#333333", r"\+ (?!ELMo|attention)|mixture|interpolat|ensemble|average of"),
     "word vectors": (COLOURS[6], r"^(skip-?gram|cbow|glove|fasttext|word2vec)"),
     "encoder–decoder": (COLOURS[3], r"t5|bart|prefix (lm|language)|encoder[–-]decoder|s2s|translation|summar"),
-    "Transformer encoder": (COLOURS[5], r"(?<!collo)bert|electra|vision transformer|\bvit\b"),
+    "Transformer encoder": (
+        COLOURS[5],
+        r"(?<!collo)bert|electra|vision transformer|\bvit\b|minilm|mpnet|sentence encoder",
+    ),
     "Transformer decoder": (COLOURS[0], r"gpt|transformer|self-attentive"),
     "recurrent": (COLOURS[2], r"lstm|rnn|gru\b|elman|elmo|recurrent|bidaf|span ranker|(?<!window )tagger|labeller"),
     "feed-forward": (
