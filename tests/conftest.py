@@ -73,7 +73,7 @@ def data_dir() -> Path:
     """Return the folder of real data sets, for tests marked `real`."""
     folder = Path(os.environ.get("RETABLE_DATA", ROOT / "data"))
     assert folder.is_dir(), f"tests marked `real` need RETABLE_DATA; {folder} is not a folder"
-    return folder
+    return folder.resolve()
 
 
 @pytest.fixture

@@ -833,13 +833,13 @@ def test_no_two_data_sets_list_the_same_file_with_other_sha256():
 
 @pytest.mark.real
 def test_the_real_files_have_the_listed_sha256(data_dir, fetch, monkeypatch):
-    monkeypatch.setenv("RETABLE_DATA", str(data_dir.resolve()))
+    monkeypatch.setenv("RETABLE_DATA", str(data_dir))
     code, printed, error = fetch("--check", "--offline")
     assert code == 0 and not error and "ptb: 3 of 3 files verified" in printed
 
 
 @pytest.mark.real
 def test_the_data_of_a_study_come_from_a_mirror(data_dir, fetch, place, monkeypatch):
-    monkeypatch.setenv("RETABLE_MIRROR", str(data_dir.resolve()))
+    monkeypatch.setenv("RETABLE_MIRROR", str(data_dir))
     assert fetch("--study", "ptb", "--offline") == (0, "blimp: 67 files, 67 fetched\nptb: 3 files, 3 fetched\n", "")
     assert all((data_dir / path).read_bytes() == content for path, content in files_in(place).items())
