@@ -17,12 +17,11 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from pipelines.config.project import STUDIES, STUDY, folder_of, study_names
 from pipelines.study.compose import composing, conf, study_here
-from pipelines.study.dvc_project import data_of
+from pipelines.study.dvc_project import DATA, data_of
 from retable.core.errors import UsageError
 from retable.planning.conf import strings
 
 READERS = ("corpus", "task", "benchmark")  # config groups whose choices read data sets
-DATA = "${oc.env:RETABLE_DATA,data}/"  # how configurations write the data folder
 _ADDRESS = re.compile(
     r"((?P<kind>zip|tar|gzip)://(?P<member>.*)::)?"
     r"(?P<url>https?://\S+|hf://(datasets/)?[\w.-]+/[\w.-]+@[0-9a-f]{40}/\S+)"
@@ -208,7 +207,7 @@ def paths_of(group: str, name: str) -> list[str]:
     texts = [text for part in parts for text in strings(part)]
     for key, value in values.items():
         texts = [text.replace(key, value) for text in texts]
-    paths = [text.replace(DATA, "data/") for text in dict.fromkeys(texts) if text.startswith(DATA)]
+    paths = [text.replace(DATA, "data") for text in dict.fromkeys(texts) if text.startswith(f"{DATA}/")]
     parents = {str(parent) for path in paths for parent in PurePosixPath(path).parents}
     return [path for path in paths if path not in parents]
 

@@ -24,7 +24,7 @@ from pipelines.config.project import CHECKOUT
 from retable.core.errors import UsageError, closest
 from retable.core.escaping import in_one_line
 
-BENCH = ".fetch"  # folder in the data folder for files that are not complete or not verified, by data set
+PARTIAL = ".fetch"  # folder in the data folder for files that are not complete or not verified, by data set
 _AT_ONCE = 8  # addresses that are checked at a time
 
 
@@ -157,37 +157,37 @@ class Store:
             self._inside(place := self.folder / path)
             if place.exists():
                 raise UsageError(f"{place} is not a file; move it away")
-        with self._bench(name) if missing else contextlib.nullcontext(self.folder) as bench:
+        with self._partial_folder(name) if missing else contextlib.nullcontext(self.folder) as partial:
             while waiting := [path for path in missing if not (self.folder / path).is_file()]:
-                self._fetch_file(waiting[0], name, data, waiting, bench)
+                self._fetch_file(waiting[0], name, data, waiting, partial)
         parts = [f"{len(data.files)} {'file' if len(data.files) == 1 else 'files'}"]
         parts += [f"{len(missing)} fetched"] * bool(missing)
         parts += [f"{len(unknown)} present, not verified"] * bool(unknown)
         return f"{name}: {', '.join(parts)}"
 
     @contextlib.contextmanager
-    def _bench(self, name: str) -> Iterator[Path]:
+    def _partial_folder(self, name: str) -> Iterator[Path]:
         """Yield a folder for downloads, which is removed at the end. After a failure, downloads are kept.
 
         Raises: UsageError: another process fetches into the data folder.
         """
-        bench, at = self.folder / BENCH / name, self.folder / BENCH / ".lock"
-        self._inside(bench)
+        partial, at = self.folder / PARTIAL / name, self.folder / PARTIAL / ".lock"
+        self._inside(partial)
         self._inside(at)
-        bench.mkdir(parents=True, exist_ok=True)
+        partial.mkdir(parents=True, exist_ok=True)
         with at.open("a") as lock:  # never removed, because another process may have opened it
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise UsageError(f"another `retable fetch` writes in {self.folder}; wait until it ends") from None
             try:
-                yield bench
+                yield partial
             except BaseException:
-                for path in bench.iterdir():
+                for path in partial.iterdir():
                     if path.suffix != ".part":
                         path.unlink()
                 raise
-            shutil.rmtree(bench)
+            shutil.rmtree(partial)
 
     def _sources(self, path: str, data: DataSet) -> Iterator[tuple[str, Address]]:
         """Yield the URLs that may have a file, and for each the address that says whether it is an archive."""
@@ -204,7 +204,7 @@ class Store:
         for address in own if not self.offline else ():
             yield address.url, address
 
-    def _fetch_file(self, path: str, name: str, data: DataSet, missing: list[str], bench: Path) -> None:
+    def _fetch_file(self, path: str, name: str, data: DataSet, missing: list[str], partial: Path) -> None:
         """Fetch a file from the first place that has it, with all missing files of the same archive."""
         by_hand = "" if data.addresses_of(path) else f"; {data.note}"
         failure = ""
@@ -212,7 +212,7 @@ class Store:
             if failure:
                 print(f"{name}: {in_one_line(failure)}; the next address is tried", file=sys.stderr)
             try:
-                self._get(url, address, path, data, missing, bench)
+                self._get(url, address, path, data, missing, partial)
                 return
             except Failure as error:
                 failure = f"{url}: {error}"
@@ -224,13 +224,13 @@ class Store:
             "to a folder with the file"
         )
 
-    def _get(self, url: str, address: Address, path: str, data: DataSet, missing: list[str], bench: Path) -> None:
+    def _get(self, url: str, address: Address, path: str, data: DataSet, missing: list[str], partial: Path) -> None:
         """Download a file, or an archive with members that are missing, and keep the files."""
         file = data.files[path]
         whole = data.archives.get(address.archive, Known()) if address.kind else file
         if not (file.sha256 or whole.sha256 or self.unverified):
             raise Failure("no sha256 is known; --unverified fetches the file and prints its sha256")
-        place = bench / f"{sha256(url.encode()).hexdigest()[:16]}-{PurePosixPath(url).name[:100]}"
+        place = partial / f"{sha256(url.encode()).hexdigest()[:16]}-{PurePosixPath(url).name[:100]}"
         part = place.with_name(f"{place.name}.part") if whole.sha256 else place  # others cannot resume
         download(url, part, whole.size, resume=bool(whole.sha256))
         if address.kind is None:
