@@ -18,7 +18,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from pipelines.config.checkpoint import use_checkpoint_config
+from pipelines.config.checkpoint import use_checkpoint_config, with_recipe
 from pipelines.config.conf import chosen, debugging, groups, overrides, set_by_hand, stage_name
 from pipelines.config.devices import choose_machine, require_machine
 from pipelines.config.errors import one_line_errors
@@ -65,7 +65,9 @@ def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
             arguments = trust.taken(sys.argv[1:])
             known = trust.trusted()
             _refuse_unread(arguments)
-            sys.argv[1:] = [text for argument in arguments for text in _of_plan(argument)]
+            arguments = [text for argument in arguments for text in _of_plan(argument)]
+            tunes = function.__name__ == "finetune" and not ASKING & {*arguments}
+            sys.argv[1:] = with_recipe(arguments) if tunes else arguments
         logging.getLogger("hydra.utils").setLevel(logging.CRITICAL)  # this logger repeats exceptions that Hydra raises
         hydra_looks_into_folders()
         show_warnings_in_one_line()

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from omegaconf import OmegaConf
 
-from pipelines.config.checkpoint import RECIPES
+from pipelines.config.checkpoint import PRETRAINING
 from pipelines.study.compose import composing, conf, configuration
 from retable.core import artifacts
 from retable.core.compressed import file_of, open_compressed, plain_name
@@ -144,7 +144,7 @@ def _checkpoint(source: str, corpus: str, folder: Path) -> tuple[list[Path], dic
     kind = checkpoint.model["_target_"].rpartition(".")[2]
     settings = _settings(checkpoint.model, checkpoint.objective)
     with composing():
-        made = configuration(Cell("pretrain", corpus, {"corpus": corpus, "recipe": RECIPES[kind], **settings}))
+        made = configuration(Cell("pretrain", corpus, {"corpus": corpus, "recipe": PRETRAINING[kind], **settings}))
     head = checkpoint.objective or {}
     if head.get("_target_") != made["objective"]["_target_"]:
         raise UsageError(

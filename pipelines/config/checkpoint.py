@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from retable.core.errors import UsageError
@@ -18,15 +20,47 @@ BEGUN_AS = {
     "retable.models.gpt_special_tokens.GPTWithSpecialTokens": "retable.models.gpt.GPT",
 }
 
-RECIPES = {"GPT": "transformer/gpt", "BERT": "bert/bert", "T5": "t5/t5"}
+# Recipes for each kind of checkpoint: to continue pretraining, and to fine-tune.
+PRETRAINING = {"GPT": "transformer/gpt", "BERT": "bert/bert", "T5": "t5/t5"}
+FINE_TUNING = {kind: f"checkpoints/finetuned_{kind.lower()}" for kind in PRETRAINING}
+
+
+def with_recipe(arguments: list[str]) -> list[str]:
+    """Add a recipe to a command that fine-tunes a checkpoint, if the command names none.
+
+    The recipe is the one of the checkpoint's kind, such as `recipe=checkpoints/finetuned_bert`.
+
+    Args:
+        arguments: the command line of stage finetune.
+
+    Raises: UsageError: the checkpoint cannot be read, or the command sweeps over checkpoints of several kinds.
+    """
+    if any(each.startswith("recipe") for each in arguments):
+        return arguments
+    init = next((each for each in arguments if each.startswith("init=")), "")
+    try:
+        override = OverridesParser.create().parse_override(init)
+    except HydraException:  # Hydra reports the error later
+        return arguments
+    values = [*override.sweep_string_iterator()] if override.is_sweep_override() else [override.value()]
+    names = [text.removeprefix(CHECKPOINT) for value in values if (text := str(value)).startswith(CHECKPOINT)]
+    if not names:
+        return arguments
+    from retable.exchange.checkpoint import Checkpoint
+
+    kinds = {str(Checkpoint(name).model["_target_"]).rpartition(".")[2] for name in names}
+    if len(kinds) > 1:
+        raise UsageError(f"{init} names checkpoints of several kinds: {', '.join(sorted(kinds))}; sweep over one kind")
+    place = arguments.index(init)  # next to `init`, since settings must not come after options
+    return [*arguments[:place], f"recipe={FINE_TUNING[kinds.pop()]}", *arguments[place:]]
 
 
 def use_checkpoint_config(cfg: DictConfig, overrides: list[str]) -> None:
     """If `cfg.init` names a checkpoint, replace the model settings in `cfg` by the checkpoint's settings.
 
-    The objective's settings `vocab_size` and `tie`, all settings of the model except dropout, and the settings of a
-    sentence encoder that are null are replaced. The tokenizer of a sentence encoder's recipe is removed. `init` is
-    replaced by a mapping whose `_target_` opens the checkpoint.
+    The objective's settings `vocab_size` and `tie`, and all settings of the model except dropout and a `max_length` of
+    the command line are replaced. The settings of a sentence encoder that are null are replaced, too, and the tokenizer
+    of its recipe is removed. `init` is replaced by a mapping whose `_target_` opens the checkpoint.
     So the cell's `config.yaml` lists the settings used.
 
     Args:
@@ -53,12 +87,15 @@ def use_checkpoint_config(cfg: DictConfig, overrides: list[str]) -> None:
         return
     from retable.exchange.checkpoint import Checkpoint
 
-    checkpoint = Checkpoint(init.removeprefix(CHECKPOINT))
+    shorter = any(_name(override) == "model.max_length" for override in overrides)
+    longest = {"max_length": cfg.model.max_length} if shorter and cfg.model.max_length is not None else {}
+    checkpoint = Checkpoint(init.removeprefix(CHECKPOINT), **longest)
     settings, target = dict(checkpoint.model), str(cfg.model._target_)
     kind, in_recipe = (each.rpartition(".")[2] for each in (settings["_target_"], target))
     if BEGUN_AS.get(target, target) != settings["_target_"]:
         raise UsageError(
-            f"init={init} is a {kind}, but the recipe's model is a {in_recipe}; write recipe={RECIPES[kind]}"
+            f"init={init} is a {kind}, but the recipe's model is a {in_recipe}; "
+            f"write recipe={(FINE_TUNING if 'task' in cfg else PRETRAINING)[kind]}"
         )
     if changed := next((override for override in overrides if _is_of_model(override)), None):
         raise UsageError(f"init={init} sets the model's settings; remove {changed} from the command")
@@ -74,7 +111,7 @@ def use_checkpoint_config(cfg: DictConfig, overrides: list[str]) -> None:
             cfg.encoder = _encoder_of(checkpoint, init) | own
             cfg.tokens = None  # the encoder has its own tokenizer, and its texts are not encoded in advance
             cfg.pop("tokenizer", None)
-        cfg.init = opened_by(init)
+        cfg.init = opened_by(init) | longest
 
 
 def _encoder_of(checkpoint: "Checkpoint", init: str) -> dict[str, Any]:
@@ -94,5 +131,8 @@ def opened_by(init: Any) -> Any:
 
 
 def _is_of_model(override: str) -> bool:
-    name = override.lstrip("+~").partition("=")[0]
-    return name.startswith("model.") and name != "model.dropout"
+    return _name(override).startswith("model.") and _name(override) not in ("model.dropout", "model.max_length")
+
+
+def _name(override: str) -> str:
+    return override.lstrip("+~").partition("=")[0]

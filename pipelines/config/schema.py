@@ -24,6 +24,7 @@ from retable.core.settings import (
     Seed,
     SettingError,
     Takes,
+    Warmup,
     WholeNumber,
     check,
     check_all,
@@ -104,6 +105,8 @@ class Finetuning(Schema):
     layer_decay: Positive
     optimizer: Mapping[str, Any]  # its values are also the stage's `optimizer`, which is checked
     validations: Positive
+    schedule: Literal["warmup_cosine", "warmup_linear"]
+    warmup: Warmup
     crf: bool
     answers: Sequence[str] | None
 

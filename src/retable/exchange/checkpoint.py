@@ -26,6 +26,7 @@ from retable.tokenizers.tokenizer import Tokenizer
 
 # Files to download. Other files of a repository on the hub, such as weights in other libraries' formats, are not
 # needed.
+SHORTEST = 3  # tokens: [CLS], one token of the text, [SEP]
 SNAPSHOT = ("*.json", "*.txt", "*.safetensors", "pytorch_model*.bin")
 SOFTMAXES = (CausalLM, TextToText)  # objectives whose head is only a softmax layer, which may be tied to the embedding
 ENCODER = "retable.evaluation.sentence_encoder.PooledEncoder"
@@ -35,12 +36,16 @@ WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.b
 class Checkpoint:
     """A checkpoint of GPT-2, StarCoder2, BERT, ELECTRA, ESM or T5 in the format of transformers.
 
-    name: a folder; or a name on Hugging Face's hub, such as `openai-community/gpt2`, to download.
+    Args:
+        name: a folder; or a name on Hugging Face's hub, such as `openai-community/gpt2`, to download.
+        max_length: maximum number of tokens of a text, if it is to be lower than the checkpoint's. A table of learnt
+            positions loses its other rows.
 
-    Raises: UsageError: the checkpoint does not exist, or no model of Retable computes the same function.
+    Raises: UsageError: the checkpoint does not exist, no model of Retable computes the same function, or `max_length`
+        is out of range.
     """
 
-    def __init__(self, name: str):
+    def __init__(self, name: str, max_length: int | None = None):
         self.name = name
         self.folder = Path(name) if Path(name).is_dir() else _snapshot(name)
         self._path = path = self.folder / "config.json"
@@ -60,6 +65,11 @@ class Checkpoint:
             self._settings = family.read(self._config, str(path))
         except (KeyError, TypeError) as error:
             raise UsageError(f"{path} lacks settings of a {family.name} ({error}); download it again") from None
+        if max_length is not None:
+            if not SHORTEST <= max_length <= (most := self._settings.get("max_length", 0)):
+                hint = f"write {SHORTEST} to {most}" if most else "the checkpoint has no maximum; leave it out"
+                raise UsageError(f"model.max_length={max_length} is out of range; {hint}")
+            self._settings = self._settings | {"max_length": max_length}
         check({"_target_": _full_name(family.model)} | self._settings, str(path))
 
     @property
@@ -138,6 +148,8 @@ class Checkpoint:
             model: nn.Module = self._family.model(**{k: v for k, v in self.model.items() if k != "_target_"})
         shapes = {f"model.{name}": weight.shape for name, weight in model.named_parameters()}
         ours = to_ours(self._layers, shapes, self._theirs)
+        if (positions := ours.get("model.positions.weight")) is not None:
+            ours["model.positions.weight"] = positions[: self._settings["max_length"]]
         if not self._family.has_segments:
             ours["model.segments.weight"] = torch.zeros(shapes["model.segments.weight"])
         wrong = next((name for name, shape in shapes.items() if name not in ours or ours[name].shape != shape), None)

@@ -2,9 +2,10 @@
 
 import copy
 import inspect
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -73,7 +74,8 @@ class SentenceTask(Labelled, Task[Example, float]):
         label: name of the column with the labels, or a list of possible names. In a test set, the column with the
             labels may be missing.
         metrics: metrics of the task, the most important first.
-        labels: the classes, see `Classes`; set either `labels` or `scores`.
+        labels: the classes, see `Classes`, or "all": the labels in the file of the training examples, sorted; set
+            either `labels` or `scores`.
         scores: if labels are numbers, the lowest and the highest score.
         symmetric: whether the order of the two sentences of a pair has no meaning.
         form: settings that are passed to `read` for all files.
@@ -98,7 +100,7 @@ class SentenceTask(Labelled, Task[Example, float]):
         sentences: Sequence[str],
         label: str | Sequence[str],
         metrics: Sequence[str],
-        labels: Sequence[object] | Mapping[object, object] | None = None,
+        labels: Literal["all"] | Sequence[object] | Mapping[object, object] | None = None,
         scores: Sequence[float] | None = None,
         symmetric: bool = False,
         form: Mapping[str, Any] | None = None,
@@ -124,7 +126,10 @@ class SentenceTask(Labelled, Task[Example, float]):
             raise UsageError("task.label is empty; write the name of the column that contains the labels")
         if scores is not None and (len(scores) != 2 or not scores[0] < scores[1]):
             raise UsageError(f"task.scores={list(scores)} is not a range; write [lowest, highest]")
-        self.labels = Classes(labels) if labels is not None else Scores(*scores or ())
+        self._labels: Classes | Scores | None = None  # None: read from the training examples when first used
+        if labels != "all":
+            self._labels = Classes(labels) if labels is not None else Scores(*scores or ())
+        self._reads_labels = labels == "all"
         known = [name for name in (OF_CLASSES if labels is not None else OF_SCORES) if self._fits(name)]
         if not self.metrics or not set(self.metrics) <= set(known):
             raise UsageError(
@@ -163,7 +168,35 @@ class SentenceTask(Labelled, Task[Example, float]):
                 raise UsageError(f"task.files.{split}={settings.shown(path)} is not a file; write its path")
 
     def _fits(self, metric: str) -> bool:
-        return metric != "f1" or len(self.labels.names) == 2
+        return metric != "f1" or (self._labels is not None and len(self._labels.names) == 2)
+
+    @property
+    def labels(self) -> Classes | Scores:
+        """Return the classes, or the range of scores."""
+        if self._labels is None:
+            self._labels = Classes(self._labels_in_file())
+        return self._labels
+
+    def _labels_in_file(self) -> list[str]:
+        """Return the different labels of the training file, sorted.
+
+        Raises: UsageError: the column has a different value in most rows, so it is not a column of labels.
+        """
+        path, table = self._table("train")
+        column = self._label_column(path, table.columns)
+        counts = Counter(_value(path, row, column).strip() for row in table.rows)
+        if len(counts) > max(counts.total() / 2, 2):
+            raise UsageError(
+                f"{path}: {counts.total()} rows have {len(counts)} different values in column {column!r}, too many for "
+                "labels; set task.label to the column of the labels"
+            )
+        return sorted(counts)
+
+    def learnt(self) -> dict[str, Any]:
+        return {"labels": [*self.labels.names]} if self._reads_labels else {}
+
+    def recall(self, learnt: Mapping[str, Any]) -> None:
+        self._labels = Classes(learnt["labels"])
 
     @property
     def selects(self) -> str:  # type: ignore[override]
@@ -341,23 +374,11 @@ class SentenceTask(Labelled, Task[Example, float]):
         return str(self._files[split]["path"]) if split in self._files else f"task.files.{split}={self._held_out:g}"
 
     def _read_examples(self, split: str) -> list[Example]:
-        form = dict(self._files[split])
-        path, by_class = Path(form.pop("path")), form.pop("by_class", None)
-        if path.parts[0] == "outputs":
-            require(path)
-        if by_class:
-            table = read_by_class({label: Path(file) for label, file in by_class.items()}, **form)
-        else:
-            self._require_settings(form)
-            table = self._read(path, **form)
-        label_column = next((name for name in self.label if name in table.columns), self.label[0])
-        unlabelled = split.startswith("test") and label_column not in table.columns
-        for column in self.sentences if unlabelled else [*self.sentences, label_column]:
-            if column not in table.columns:
-                raise UsageError(
-                    f"{path} has no column {column!r}; set task.sentences and task.label to its columns: "
-                    f"{', '.join(map(repr, table.columns)) or 'none'}"
-                )
+        path, table = self._table(split)
+        unlabelled = split.startswith("test") and not {*self.label} & {*table.columns}
+        label_column = "" if unlabelled else self._label_column(path, table.columns)
+        for column in self.sentences:
+            _require_column(path, table.columns, column)
         examples = []
         for row in table.rows:
             label = None
@@ -373,6 +394,20 @@ class SentenceTask(Labelled, Task[Example, float]):
             examples.append(Example(tuple(map(" ".join, sentences)), label))
         return examples
 
+    def _table(self, split: str) -> tuple[Path, Table]:
+        """Open the file of a split; return its path and its table."""
+        form = dict(self._files[split])
+        path, by_class = Path(form.pop("path")), form.pop("by_class", None)
+        if path.parts[0] == "outputs":
+            require(path)
+        if by_class:
+            return path, read_by_class({label: Path(file) for label, file in by_class.items()}, **form)
+        self._require_settings(form)
+        return path, self._read(path, **form)
+
+    def _label_column(self, path: Path, columns: Sequence[str]) -> str:
+        return _require_column(path, columns, next((name for name in self.label if name in columns), self.label[0]))
+
     def _require_settings(self, form: Mapping[str, Any]) -> None:
         parameters = inspect.signature(self._read).parameters
         known = {name: each.annotation for name, each in parameters.items() if name != "path"}
@@ -380,6 +415,15 @@ class SentenceTask(Labelled, Task[Example, float]):
             if name not in known:
                 raise UsageError(f"unknown setting task.form.{name}; write one of {', '.join(known) or 'none'}")
             settings.require(value, known[name], f"task.form.{name}")
+
+
+def _require_column(path: Path, columns: Sequence[str], column: str) -> str:
+    if column not in columns:
+        raise UsageError(
+            f"{path} has no column {column!r}; set task.sentences and task.label to its columns: "
+            f"{', '.join(map(repr, columns)) or 'none'}"
+        )
+    return column
 
 
 def _value(path: Path, row: Row, column: str) -> str:

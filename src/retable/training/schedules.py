@@ -77,13 +77,16 @@ def inverse_sqrt(step: int, epoch: float, max_steps: int, losses: Sequence[float
     return min((step + 1) / warmup_steps, math.sqrt(warmup_steps / (step + 1)))
 
 
-def warmup_linear(step: int, epoch: float, max_steps: int, losses: Sequence[float], warmup: Warmup) -> float:
-    """Warm up linearly over the share `warmup` of the run, then decay linearly to 0.
+def warmup_linear(
+    step: int, epoch: float, max_steps: int, losses: Sequence[float], warmup: Warmup, final: Share = 0.0
+) -> float:
+    """Warm up linearly over the share `warmup` of the run, then decay linearly from 1 to `final`.
 
     Devlin et al. (2019, appendix A.2).
     """
     warmup_steps = max(round(warmup * max_steps), 1)
-    return min((step + 1) / warmup_steps, max((max_steps - step) / max(max_steps - warmup_steps, 1), 0.0))
+    left = max((max_steps - step) / max(max_steps - warmup_steps, 1), 0.0)
+    return min((step + 1) / warmup_steps, final + (1 - final) * left)
 
 
 def warmup_cosine(
