@@ -239,6 +239,7 @@ class Processes(Launcher):
         """Start the engine and the progress display of `total` jobs; at the block's end, stop jobs that still run."""
         console = Console(stderr=True, highlight=False, soft_wrap=True)
         self._stopping = False
+        os.environ.setdefault("OMP_NUM_THREADS", "1")  # set here, since the engine imports libraries that read it
         try:
             with (
                 StudyProgress(f"sweep {self.folder}", total, console) as self._progress,
@@ -278,7 +279,7 @@ class Processes(Launcher):
             job.log.parent.mkdir(parents=True, exist_ok=True)
             report = job.log.with_suffix(".json")
             report.unlink(missing_ok=True)
-            for_all = {"OMP_NUM_THREADS": "1", **os.environ, PROGRESS: str(job.steps.resolve())}
+            for_all = {**os.environ, PROGRESS: str(job.steps.resolve())}
             environment = for_all | self.environment | own | dict(variables)
             environment |= {JOB_SUFFIX: job.suffix, JOB_REPORT: str(report.resolve())}
             self._progress.begins(job)
