@@ -89,8 +89,8 @@ def test(cfg: DictConfig, learner: Learner, split: str, record: RunFolder) -> pd
     with used_on([learner.objective], {**cfg.trainer, "precision": FULL}):
         predictions = task.predict(learner.objective, learner.encoded[split])
     units = task.units(examples[split], predictions)
-    if one := only_prediction(units):
-        warn(f"all predictions of {split} are the same, {one}; try another learning rate")
+    if (one := only_prediction(units)) is not None:
+        warn(f"all predictions of {split} are the same, {task.shown(one)}; try another learning rate, or more epochs")
     trained, tested = (map(task.answered, examples[name]) for name in ("train", split))
     overlap = example_overlap(trained, tested)
     record.metrics |= {f"{task.cell(split)}/{name}": value for name, value in overlap.items()}

@@ -23,6 +23,7 @@ from retable.reporting.provenance import Making, write_runs
 from retable.reporting.records import read_results, write_record
 from retable.reporting.report import figures_of_tables, write_report
 from retable.reporting.results import Result
+from retable.reporting.sweeps import read_trials
 
 NOT_RENDERED = ("bands", "cost", "more_seeds")  # keys of a study that have no section in the report
 
@@ -86,6 +87,8 @@ def write_results(study: Study, adhoc_results: dict[str, list[Result]], out: Pat
     cells = {result.name: result for listed in results.values() for result in listed}
     present = {name: record for name in cells if (record := read_record(Path("outputs", name)))}
     sections |= {"rates": study.rates, "makings": makings, "remote": remote()}
+    if "sweeps" in sections:
+        sections["sweeps"] = {title: read_trials(Path(f"{root}{file}")) for title, file in sections["sweeps"].items()}
     sections["further"] = _seeds_line(study, further.values()) if further else ""
     sections["about"] = comment_of(Path(f"{root}{STUDY}"))
     tables = write_report(study.name, results, out, conf().tables(), present=present, **sections)

@@ -42,7 +42,7 @@ def with_recipe(arguments: list[str]) -> list[str]:
         override = OverridesParser.create().parse_override(init)
     except HydraException:  # Hydra reports the error later
         return arguments
-    values = [*override.sweep_string_iterator()] if override.is_sweep_override() else [override.value()]
+    values = [*override.sweep_iterator()] if override.is_sweep_override() else [override.value()]
     names = [text.removeprefix(CHECKPOINT) for value in values if (text := str(value)).startswith(CHECKPOINT)]
     if not names:
         return arguments

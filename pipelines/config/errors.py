@@ -21,7 +21,7 @@ from hydra.errors import (
     OverrideParseException,
 )
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
+from omegaconf.errors import InterpolationKeyError, MissingMandatoryValue, OmegaConfBaseException
 
 from pipelines.config.conf import chosen
 from pipelines.config.project import CONF
@@ -202,6 +202,8 @@ def one_line(error: BaseException) -> str:
             f"recipe={chosen('recipe')} has no setting finetuning, which task={chosen('task')} needs; "
             "write '+finetuning={lr: 1e-3, epochs: 5, batch_size: 32}', or take a recipe with this setting"
         )
+    if isinstance(error, MissingMandatoryValue) and (name := str(error).splitlines()[0].rpartition(": ")[2]):
+        return f"{name} has no value; write {name}=…"
     if isinstance(error, OverrideParseException):
         return _unreadable(error.override)
     if unknown := re.match(r"Could not override '([^']+)'", str(error)):

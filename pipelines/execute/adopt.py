@@ -19,7 +19,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
 
 from pipelines.config.project import CONF, STUDIES, STUDY, TEMPLATE, files_of_study, own_conf
-from pipelines.execute.grid import SWEEP_FILE, read_texts, read_trials, sweep_folder
+from pipelines.execute.grid import LEDGER, SWEEP_FILE, read_texts, sweep_folder
 from pipelines.study.code_reached import own_part
 from pipelines.study.compose import conf, configuration
 from retable.core.artifacts import read_json
@@ -28,7 +28,7 @@ from retable.core.escaping import in_one_line
 from retable.core.publishing import atomic_write
 from retable.planning.cell import Cell
 from retable.planning.study import read_study
-from retable.reporting.sweeps import best_of, settings_of
+from retable.reporting.sweeps import best_of, read_trials, settings_of
 
 SHORTER = ("budget", "corpus", "epochs", "max_steps", "examples")  # settings that make trials cheaper than full runs
 OF_A_CELL = ("seed", "system", "init", "embedding", "lookup", "budget", "out", "cell", "cells")  # no recipe has these
@@ -46,7 +46,7 @@ def adopt(folder_name: str, dry_run: bool = False, new: str | None = None) -> No
     Raises: UsageError: no trial has a value of the metric, or the sweep varied no setting of a recipe.
     """
     folder = sweep_folder(folder_name)
-    sweep, trials = read_json(folder / SWEEP_FILE), read_trials(folder)
+    sweep, trials = read_json(folder / SWEEP_FILE), read_trials(folder / LEDGER)
     if (best := best_of(trials)) is None:
         raise UsageError(f"no trial of {folder} has a value; run the sweep's command again")
     if (recipe := best.get("recipe", sweep["recipe"])) is None:

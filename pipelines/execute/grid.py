@@ -23,7 +23,7 @@ from pipelines.config.conf import in_mlflow
 from pipelines.config.environment import PARENT_RUN
 from pipelines.execute.launcher import Job, Processes, in_parallel
 from retable.core.artifacts import write_json
-from retable.core.errors import UsageError, closest, reading
+from retable.core.errors import UsageError, closest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -162,11 +162,13 @@ def leave(launcher: Processes, rows: Sequence[Mapping[str, Any]], metric: str, l
 def show(sweeps: Sequence[str]) -> None:
     """Print the tables of finished sweeps, and write a page that compares them."""
     from retable.reporting.markup import markdown_table
-    from retable.reporting.sweeps import sweep_table, write_sweep
+    from retable.reporting.sweeps import read_trials, sweep_table, write_sweep
 
     folders = [*map(sweep_folder, sweeps)]
     alike = len({folder.name for folder in folders}) < len({*folders})
-    by_name = {"-".join(folder.parts[-2:]) if alike else folder.name: read_trials(folder) for folder in folders}
+    by_name = {
+        "-".join(folder.parts[-2:]) if alike else folder.name: read_trials(folder / LEDGER) for folder in folders
+    }
     if len(metrics := {trials["metric"].iloc[0] for trials in by_name.values()}) > 1:
         raise UsageError(
             f"these sweeps have different metrics, {' and '.join(sorted(metrics))}; write sweeps with the same metric"
@@ -205,19 +207,6 @@ def parent_run(config: DictConfig, launcher: Processes, settings: Sequence[str])
         run.fail()
         raise
     run.finish({}, [])
-
-
-def read_trials(folder: Path) -> "pd.DataFrame":
-    """Read a sweep's `trials.csv`; raise UsageError if the file was not written by a sweep."""
-    import pandas as pd
-
-    from retable.reporting.sweeps import FACTS
-
-    with reading(folder / LEDGER, ValueError):
-        trials = pd.read_csv(folder / LEDGER)
-        if missing := [name for name in FACTS if name not in trials] or ["row"] * trials.empty:
-            raise UsageError(f"{folder / LEDGER} has no {', '.join(missing)}; run the sweep again")
-        return trials.astype({"value": float, "step": float, "seconds": float})
 
 
 def read_texts(folder: Path) -> "pd.DataFrame":

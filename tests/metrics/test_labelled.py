@@ -60,7 +60,7 @@ def test_hundreds_of_classes_need_two_columns_each_and_agree_with_scikit_learn()
 
 
 def test_one_prediction_for_all_labels_is_told():
-    assert only_prediction(units([0, 1, 0], [1, 1, 1])) == "1"
+    assert only_prediction(units([0, 1, 0], [1, 1, 1])) == 1
     assert only_prediction(units([0, 1, 0], [1, 0, 1])) is only_prediction(units([0, 0], [1, 1])) is None
     assert only_prediction(pd.DataFrame({"unit": [0], "f1": [0.5]})) is None
 

@@ -100,16 +100,60 @@ def test_a_t5_writes_labels_and_its_encoder_is_read_alone(labelled):
         assert any(name.startswith("model.decoder") for name in weights) == ("glue" in recipe)
 
 
-def test_a_gpts_special_tokens_stand_behind_all_rows_of_its_table(labelled):
-    its = write(labelled.folder / "tiny-gpt", "gpt", "GPT2LMHeadModel", n_embd=16, n_layer=1, n_head=2, n_positions=32)
+def test_a_gpts_special_tokens_stand_behind_all_rows_of_its_table(labelled, gpt):
     slow = ("init=hf:tiny-gpt", "out=gpt", "optimizer.lr=0", "max_steps=1")
     tune(labelled, "recipe=encoders/gpt_special_tokens", *slow)
     weights = read_weights(labelled.folder / "outputs/finetune/gpt/model.safetensors")
-    assert torch.equal(weights["model.embedding.weight"][:-3], its.transformer.wte.weight)
+    assert torch.equal(weights["model.embedding.weight"][:-3], gpt.transformer.wte.weight)
     cfg = OmegaConf.load(labelled.folder / "outputs/finetune/gpt/config.yaml")
     assert len(weights["model.embedding.weight"]) == cfg.model.vocab_size + 3
     loaded = retable.load(labelled.folder / "outputs/finetune/gpt")
     assert len(loaded.classify(["the cat sees a bird", "it"])) == 2
+
+
+@pytest.fixture(scope="module")
+def gpt(project):
+    return write(project.folder / "tiny-gpt", "gpt", "GPT2LMHeadModel", n_embd=16, n_layer=1, n_head=2, n_positions=32)
+
+
+def test_without_a_recipe_a_checkpoint_has_the_settings_of_its_paper(labelled, bert, gpt):
+    """The learning rate, the epochs and the batch size are those of Devlin et al. 2019, appendix A.3."""
+    for kind, model in {"bert": "BERT", "gpt": "GPTWithSpecialTokens"}.items():
+        done = labelled.succeed("finetune", "task=sst2", f"init=hf:tiny-{kind}", "max_steps=1", RETABLE_DATA="data")
+        cell = labelled.folder / f"outputs/finetune/grammar/sst2-finetuned_{kind}-1"
+        assert f"{cell.relative_to(labelled.folder)}: validation/accuracy" in done.stdout
+        cfg = OmegaConf.load(cell / "config.yaml")
+        assert cfg.model._target_.rpartition(".")[2] == model and cfg.model.max_length == 32
+        assert (cfg.optimizer.lr, cfg.epochs, cfg.batch_size, cfg.optimizer.weight_decay) == (5e-5, 3, 16, 0.01)
+        assert cfg.schedule._target_ == "retable.training.schedules.warmup_linear"
+        assert (cfg.schedule.warmup, cfg.schedule.final) == (0.1, 0.0)
+
+
+def test_labels_of_a_file_are_learnt_from_one_command_and_predicted(labelled, bert):
+    rows = [(text, "bird" if label else "cat") for text, label in ROWS]
+    pd.DataFrame(rows, columns=["said", "kind"]).to_csv(labelled.folder / "rows.csv", index=False)
+    command = ("task=own_labels", "task.files.train=rows.csv", "task.sentences=[said]", "task.label=kind")
+    done = labelled.succeed("finetune", *command, "init=hf:tiny-bert", "epochs=1", "model.max_length=8")
+    assert "own_labels/validation/accuracy 0.5 (" in done.stdout  # the score with its interval
+    assert "are the same, 'cat'; try" in done.stderr or "are the same, 'bird'; try" in done.stderr
+    cell = labelled.folder / "outputs/finetune/own_labels/finetuned_bert-1"
+    table = bert.bert.embeddings.position_embeddings.weight
+    positions = read_weights(cell / "model.safetensors")["model.positions.weight"]
+    torch.testing.assert_close(positions, table[:8], atol=0.01, rtol=0)
+    (labelled.folder / "rows.csv").unlink()  # predictions do not need the training file
+    loaded = retable.load(cell)
+    assert loaded.labels == ("bird", "cat") and loaded.classify(["the cat sees a bird"])[0] in loaded.labels
+
+
+@pytest.mark.parametrize(("overrides", "message"), [
+    (["init=hf:tiny-bert", "model.max_length=2"], "model.max_length=2 is out of range; write 3 to 32"),
+    (["init=hf:tiny-bert", "model.max_length=33"], "model.max_length=33 is out of range; write 3 to 32"),
+    (["init=hf:tiny-bert,hf:tiny-gpt", "-m"], "init=hf:tiny-bert,hf:tiny-gpt names checkpoints of several kinds: BERT"),
+    (["init=hf:tiny-bert", "task=own_labels"], "task.files.train has no value; write task.files.train=…"),
+])  # fmt: skip
+def test_a_checkpoint_is_not_fine_tuned(labelled, bert, gpt, overrides, message):
+    settings = overrides if "task=own_labels" in overrides else ["task=sst2", *overrides]
+    assert labelled.refuse("finetune", *settings, RETABLE_DATA="data").startswith(f"error: {message}")
 
 
 @pytest.mark.parametrize(("overrides", "message"), [

@@ -45,6 +45,23 @@ def test_sentences_and_labels_are_read_from_their_columns(build, tmp_path):
     assert build({"test": None}).splits == ["train", "validation"]
 
 
+def test_the_classes_may_be_the_labels_in_the_training_file(build):
+    rows = ["1\ta\tso-so\n", "2\tb\t bad\n", "3\tc\tgood\n"] * 2
+    task = build({"train": "".join(rows)}, labels="all")
+    assert task.examples("train")[:3] == [Example(("a",), 2), Example(("b",), 0), Example(("c",), 1)]
+    assert task.learnt() == {"labels": ["bad", "good", "so-so"]}
+    elsewhere = build({"train": {"path": "nowhere.tsv"}}, labels="all")
+    elsewhere.recall(task.learnt())  # as in a trained cell: the training file is not read
+    assert elsewhere.labels.names == ["bad", "good", "so-so"]
+    assert build().learnt() == {}
+    with pytest.raises(UsageError, match=r"validation.tsv, line 2: label 'worse' is not one of 'bad', 'good', 'so-so'"):
+        build({"train": "".join(rows), "validation": "1\ta\tworse\n"}, labels="all").examples("validation")
+    with pytest.raises(UsageError, match=r"train.tsv: 6 rows have 6 different values in column 'id', too many for lab"):
+        build({"train": "".join(f"{i}\ta\tgood\n" for i in range(6))}, labels="all", label="id").examples("train")
+    with pytest.raises(UsageError, match=r"train.tsv has no column 'gold'; set .*: 'id', 'text', 'label'"):
+        build(labels="all", label="gold").examples("train")
+
+
 def test_a_test_set_may_have_no_labels(build):
     task = build({"test": "id\ttext\n7\tc d\n", "test_other": "9\te\tbad\n", "validation_other": "9\tf\tgood\n"})
     assert task.splits == ["train", "validation", "test", "test_other", "validation_other"]

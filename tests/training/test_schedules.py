@@ -85,6 +85,11 @@ CURVES = {
     # Linear increase to the tenth step, half the rate after four times as many steps, a quarter after sixteen times.
     "inverse root": (partial(inverse_sqrt, warmup=0.01), 1000, {0: 0.1, 4: 0.5, 9: 1, 39: 0.5, 159: 0.25}),
     "warmup": (partial(warmup_linear, warmup=0.1), 100, {0: 0.1, 4: 0.5, 9: 1, 10: 1, 55: 0.5, 100: 0, 101: 0}),
+    "warmup to a fifth": (
+        partial(warmup_linear, warmup=0.1, final=0.2),
+        100,
+        {4: 0.5, 9: 1, 55: 0.6, 100: 0.2, 101: 0.2},
+    ),
     # Ten steps of linear increase to 1; then half a period of the cosine over the other ninety.
     "cosine": (
         partial(warmup_cosine, warmup=0.1, final=0.1),

@@ -66,7 +66,8 @@ class Checkpoint:
         except (KeyError, TypeError) as error:
             raise UsageError(f"{path} lacks settings of a {family.name} ({error}); download it again") from None
         if max_length is not None:
-            if not SHORTEST <= max_length <= (most := self._settings.get("max_length", 0)):
+            most = self._settings.get("max_length", 0)
+            if not SHORTEST <= max_length <= most:
                 hint = f"write {SHORTEST} to {most}" if most else "the checkpoint has no maximum; leave it out"
                 raise UsageError(f"model.max_length={max_length} is out of range; {hint}")
             self._settings = self._settings | {"max_length": max_length}

@@ -15,11 +15,11 @@ OF_CLASSES = ("accuracy", "matthews", "f1")  # `f1` is the F1 of class 1 if the 
 OF_SCORES: dict[str, Callable[[ArrayLike], NDArray]] = {"pearson": np.asarray, "spearman": ranks}
 
 
-def only_prediction(units: pd.DataFrame) -> str | None:
+def only_prediction(units: pd.DataFrame) -> float | None:
     """Return the prediction if all units share it although their labels differ, or None."""
     if not {"label", "prediction"} <= {*units} or units["label"].nunique() < 2 or units["prediction"].nunique() != 1:
         return None
-    return str(units["prediction"].iloc[0])
+    return float(units["prediction"].iloc[0])
 
 
 class Labelled(Measured):

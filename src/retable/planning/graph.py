@@ -175,6 +175,7 @@ def pipeline_of(study: Study, params: Params, code: Sequence[str], library: str,
             REPORT_PLAN,
             *(f"outputs/{place}" for place in sorted(study.cells)),
             *([f"{further}/records"] if further else []),
+            *(f"{root}{file}" for file in study.reported.get("sweeps", {}).values()),
         ],
         # These small folders are in git, not in DVC's cache, and DVC must not remove them before the stage runs.
         "outs": [{path: {"cache": False, "persist": True}} for path in (results, records)],

@@ -163,6 +163,7 @@ class Reported(Keys):
     tuned: Name = key("tuned: how the learning rates were found")
     more_seeds: Name = key("more_seeds: history_seeds")
     chosen_by: dict[Name, Name] = key("chosen_by: {sentiment: accuracy}")
+    sweeps: dict[Name, Name] = key("sweeps: {RTE: sweeps/rte.csv}")
     scaling_laws: Name = key("scaling_laws: gpt_*")
     lacks: dict[Name, dict[Name, Name]] = key("lacks: {task: {snli: data/snli}}")
     bands: dict[Name, list[Band]] = key('bands: {perplexity: [[lstm, "", test, perplexity_word, 108, 132]]}')

@@ -55,6 +55,7 @@ from retable.reporting.scaling_laws import (
 )
 from retable.reporting.shots import shots_figures
 from retable.reporting.spreadsheets import write_csv
+from retable.reporting.sweeps import sweep_table
 from retable.reporting.tables import Specification, rows_tables, write_table, write_tables
 from retable.reporting.vectors import planes, size_curves
 
@@ -75,6 +76,7 @@ def write_report(
     tuned: str | None = None,
     rates: Mapping[str, Mapping[str, float]] | None = None,
     chosen_by: Mapping[str, str] | None = None,
+    sweeps: Mapping[str, pd.DataFrame] | None = None,
     scaling_laws: str | None = None,
     lacks: Mapping[str, Mapping[str, str]] | None = None,
     makings: Mapping[str, Making] | None = None,
@@ -108,6 +110,7 @@ def write_report(
         tuned: a note on how learning rates were found.
         rates: learning rates by system; see `retable.reporting.rates`, which also describes `chosen_by`.
         chosen_by: for each task, the metric by which a learning rate is chosen.
+        sweeps: trials of sweeps by the title of their table; see `retable.reporting.sweeps`.
         scaling_laws: a pattern of system names; see `retable.reporting.scaling_laws`.
         lacks: parts of the study that are not run; see `retable.reporting.missing_inputs`.
         makings: how each cell is made, by the cell's name.
@@ -166,6 +169,7 @@ def write_report(
         of_rows("scaling", scaling_rows(everything)),
         heads_tables(everything),
         samples_tables(everything),
+        ((sweep_table(trials, name), trials) for name, trials in (sweeps or {}).items()),
         of_rows("lacking", missing_inputs_rows(lacks or {})),
     ):
         tables += [write_table(table, rows, out) for table, rows in pairs]

@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from retable.core.errors import UsageError, reading
 from retable.reporting.figures import COLOURS, FAINT, WIDTH, Figure, axis_width, svg_of, titled
 from retable.reporting.markup import Column, Row, Table, Value, markdown_table
 from retable.reporting.page import report_page
@@ -36,6 +37,18 @@ EXPECTED_NOTE = (
     "Expected best value of k trials that are drawn with replacement from all trials (Dodge et al. 2019, section 3). "
     "The band is the standard deviation. A pruned trial counts with its last value."
 )
+
+
+def read_trials(path: Path) -> pd.DataFrame:
+    """Read the file `trials.csv` of a sweep.
+
+    Raises: UsageError: the file is missing, or was not written by a sweep.
+    """
+    with reading(path, OSError, ValueError):
+        trials = pd.read_csv(path)
+        if missing := [name for name in FACTS if name not in trials] or ["row"] * trials.empty:
+            raise UsageError(f"{path} has no {', '.join(missing)}; run the sweep again")
+        return trials.astype({"value": float, "step": float, "seconds": float})
 
 
 def settings_of(trials: pd.DataFrame) -> list[str]:

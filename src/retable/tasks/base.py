@@ -180,6 +180,10 @@ class Task(Measured, Protocol[Example, Prediction]):
         numbers = units.select_dtypes(["number", "bool"]).columns
         return self.values(units, self.metrics or [name for name in numbers if name != "unit"])
 
+    def shown(self, prediction: float) -> str:
+        """Return a value of the units' column `prediction` as messages show it."""
+        return f"{prediction:g}"
+
     def validation(self, examples: Sequence[Example], encoded: Encoded) -> Measure:
         """Return a measurement of the validation split, whose results the learning curve shows.
 

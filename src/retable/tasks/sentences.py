@@ -290,6 +290,11 @@ class SentenceTask(Labelled, Task[Example, float]):
         labels = [each.label for each in examples]
         return pd.DataFrame({"unit": range(len(labels)), "label": labels, "prediction": predictions})
 
+    def shown(self, prediction: float) -> str:
+        if not isinstance(self.labels, Classes) or prediction == self.labels.none:
+            return super().shown(prediction)
+        return repr(self.labels.names[int(prediction)])
+
     def validated(self, units: pd.DataFrame) -> dict[str, float]:
         """Compute the metrics for the learning curve; for classes, add accuracy and Matthews correlation."""
         metrics = ["accuracy", "matthews", *self.metrics] if isinstance(self.labels, Classes) else self.metrics
@@ -376,9 +381,9 @@ class SentenceTask(Labelled, Task[Example, float]):
     def _read_examples(self, split: str) -> list[Example]:
         path, table = self._table(split)
         unlabelled = split.startswith("test") and not {*self.label} & {*table.columns}
-        label_column = "" if unlabelled else self._label_column(path, table.columns)
         for column in self.sentences:
             _require_column(path, table.columns, column)
+        label_column = "" if unlabelled else self._label_column(path, table.columns)
         examples = []
         for row in table.rows:
             label = None
