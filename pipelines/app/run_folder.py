@@ -27,7 +27,6 @@ from pipelines.study.adhoc import difference
 from pipelines.study.code_reached import LOADED, code, entry_points_of, own_part
 from retable.core import artifacts
 from retable.core.digests import FORMAT, digest, digest_of
-from retable.core.hub import recorded_name
 from retable.core.publishing import (
     check_owner,
     check_path,
@@ -197,7 +196,7 @@ def _held(stage: str, place: str, facts: Mapping[str, Any]) -> Iterator[None]:
 def _making(
     stage: str, place: str, config: dict[str, Any], facts: dict[str, Any], inputs: list[Path], upstream: list[Path]
 ) -> Making:
-    digests = {recorded_name(path): digest(artifacts.require(path)) for path in inputs}
+    digests = {artifacts.recorded_name(path): digest(artifacts.require(path)) for path in inputs}
     own = own_part(stage, config)
     reached = code().fingerprint(entry_points_of(stage, own, *loaded_from(upstream)))
     key = digest_of([stage, str(output_folder(stage, place)), own, digests, described(upstream), reached])

@@ -13,7 +13,7 @@ from retable.core import artifacts
 from retable.core.compressed import file_of, open_compressed, plain_name
 from retable.core.digests import FORMAT, digest
 from retable.core.errors import UsageError, closest, near
-from retable.core.hub import CHECKPOINT, recorded_name
+from retable.core.hub import CHECKPOINT
 from retable.core.publishing import check_path, exclusive, publish
 from retable.core.settings import build
 from retable.models.vector_files import read_vectors, write_word2vec
@@ -66,7 +66,7 @@ def import_cell(source: str, name: str) -> Path:
         OmegaConf.save(OmegaConf.create(config), folder / "config.yaml")
         artifacts.write_metrics(folder, {})
         facts = {"stage": stage, "system": system, "corpus": corpus, "seed": None, "task": None}
-        digests = {recorded_name(file): digest(file) for file in files}
+        digests = {artifacts.recorded_name(file): digest(file) for file in files}
         origins = {"made_from": [], "imported": source, "digests": digests, "format": FORMAT}
         artifacts.write_json(folder / "run.json", facts | origins)
     return out

@@ -17,10 +17,10 @@ from mlflow.tracking import MlflowClient
 from omegaconf import OmegaConf
 
 from pipelines.study import compose, dvc_project
-from retable.core.artifacts import read_json, read_record
+from retable.core.artifacts import read_json, read_record, recorded_name
 from retable.core.digests import digest
 from retable.core.errors import UsageError
-from retable.core.hub import locate, recorded_name
+from retable.core.hub import locate
 from retable.exchange.checkpoint import Checkpoint
 from retable.planning.study import expand
 from retable.training.weights import read_weights

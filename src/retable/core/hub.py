@@ -1,14 +1,11 @@
-"""Checkpoints of the Hugging Face hub: their names, and their files in the hub's cache on this machine."""
+"""Find and download checkpoints of the Hugging Face hub."""
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from retable.core.errors import UsageError
 
 CHECKPOINT = "hf:"  # prefix of the value of `init=` if it names a Hugging Face checkpoint and not a cell
-# The path of a file in the cache. No name on the hub contains "--".
-_CACHED = re.compile(r".*/models--(.+)/snapshots/([0-9a-f]{40})/(.+)")
 
 
 def locate(name: str, files: Sequence[str]) -> tuple[str, Path]:
@@ -36,24 +33,13 @@ def locate(name: str, files: Sequence[str]) -> tuple[str, Path]:
         folder = Path(snapshot_download(repository, revision=revision or None, allow_patterns=[*files]))
     except RevisionNotFoundError:
         raise UsageError(
-            f"{repository} has no revision {revision} on the hub; write a commit, tag or branch of "
+            f"{repository} has no revision {revision or 'main'} on the hub; write a commit, tag or branch of "
             f"https://huggingface.co/{repository}/commits"
         ) from None
     except Exception as error:  # the hub, the network and invalid names raise many types of exceptions
-        why = str(error).strip().splitlines()[0]
+        why = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise UsageError(
             f"{name} is not a folder and cannot be downloaded from the hub ({why}); write the folder of a checkpoint "
             "or, with internet access, a name such as openai-community/gpt2 or openai-community/gpt2@REVISION"
         ) from None
     return f"{repository}@{folder.name}", folder
-
-
-def recorded_name(path: Path) -> str:
-    """Return the name of a file in records: its path, or `hf:OWNER/NAME@COMMIT/FILE` for a file in the hub's cache.
-
-    The path of the cache differs between machines.
-    """
-    if (match := _CACHED.fullmatch(path.as_posix())) is None:
-        return str(path)
-    repository, commit, file = match.groups()
-    return f"{CHECKPOINT}{repository.replace('--', '/')}@{commit}/{file}"
