@@ -9,7 +9,6 @@ from pipelines.app.run_folder import run_folder
 from pipelines.app.stage import stage
 from pipelines.config.conf import chosen
 from retable.core.artifacts import require
-from retable.core.digests import digest
 from retable.core.errors import UsageError
 from retable.core.settings import build
 from retable.inference.build import build_batches, build_counted, build_model, build_objective, takes_setting
@@ -53,8 +52,6 @@ def adopt(cfg: DictConfig) -> None:
     cfg.tokens = None  # the encoder has its own tokenizer, and its texts are not encoded in advance
     inputs = [*checkpoint.files, *pooling_files(checkpoint.folder)]
     with run_folder(cfg, inputs, [], cfg.system, cfg.seed, corpus=chosen("corpus")) as record:
-        # by the name of the checkpoint: the path of a download is in a cache that differs between machines
-        record.extra["digests"] = {checkpoint.name_of(path): digest(path) for path in inputs}
         save_weights(model, record.folder / "model.safetensors")
         checkpoint.tokenizer.save(record.folder / "tokenizer.json")
 

@@ -13,6 +13,7 @@ from pipelines.config.conf import chosen
 from pipelines.config.errors import is_main_process
 from retable.core.artifacts import require
 from retable.core.errors import UsageError
+from retable.core.hub import CHECKPOINT
 from retable.core.settings import build
 from retable.data.spelling import Vocabulary
 from retable.data.word_vectors import summary
@@ -101,7 +102,7 @@ def continue_from(
         raise UsageError(
             f"{cfg.tokens} was not encoded by the tokenizer of {path}; first run "
             f"python -m pipelines.tokenize_text corpus={corpus} tokenizer=pretrained "
-            f"tokenizer.train.path={path}, then repeat this command with tokenizer=pretrained"
+            f"tokenizer.train.path={CHECKPOINT}{checkpoint.name}, then repeat this command with tokenizer=pretrained"
         )
     weights, files = _weights(cfg, checkpoint)
     put_weights(objective.model, weights, files[-1], prefix="model.")

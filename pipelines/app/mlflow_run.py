@@ -24,7 +24,7 @@ from retable.tracking.run import DataSet, Group, RunSpec, describe_group
 MEASURING = ("evaluate", "generate")  # the stages that measure a trained system
 # Settings that are always logged as parameters, in addition to the model's settings and the command line's settings.
 _HEADLINE = (
-    *("seed", "epochs", "budget", "examples", "init", "embedding", "frozen"),
+    *("seed", "epochs", "budget", "examples", "init", "init.name", "embedding", "frozen"),
     *("optimizer.lr", "batches.batch_size", "batches.length", "batch_size", "trainer.precision"),
 )
 

@@ -69,7 +69,7 @@ class Making:
 
     Attributes:
         facts: stage, system, corpus, seed and task, which identify the cell.
-        digests: digests of the input files, by path.
+        digests: digests of the input files, by their names in records.
         cells: the cells that this cell is made from.
         key: digest of the configuration, the inputs and the code.
     """
@@ -196,7 +196,7 @@ def _held(stage: str, place: str, facts: Mapping[str, Any]) -> Iterator[None]:
 def _making(
     stage: str, place: str, config: dict[str, Any], facts: dict[str, Any], inputs: list[Path], upstream: list[Path]
 ) -> Making:
-    digests = {str(path): digest(artifacts.require(path)) for path in inputs}
+    digests = {artifacts.recorded_name(path): digest(artifacts.require(path)) for path in inputs}
     own = own_part(stage, config)
     reached = code().fingerprint(entry_points_of(stage, own, *loaded_from(upstream)))
     key = digest_of([stage, str(output_folder(stage, place)), own, digests, described(upstream), reached])

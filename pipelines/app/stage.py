@@ -18,7 +18,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from pipelines.config.checkpoint import use_checkpoint_config, with_recipe
+from pipelines.config.checkpoint import use_checkpoint_config, use_commit_of_tokenizer, with_recipe
 from pipelines.config.conf import chosen, debugging, groups, overrides, set_by_hand, stage_name
 from pipelines.config.devices import choose_machine, require_machine
 from pipelines.config.errors import one_line_errors
@@ -148,6 +148,8 @@ def make_ready(name: str, cfg: DictConfig) -> None:
     check_names(name, cfg)
     _refuse_out(cfg)
     use_checkpoint_config(cfg, overrides())
+    if name == "tokenize":
+        use_commit_of_tokenizer(cfg)
     raw: Any = OmegaConf.to_container(cfg)
     OmegaConf.resolve(cfg)
     _refuse_choices_passed_over(cfg)

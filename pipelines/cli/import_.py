@@ -13,10 +13,11 @@ from retable.core import artifacts
 from retable.core.compressed import file_of, open_compressed, plain_name
 from retable.core.digests import FORMAT, digest
 from retable.core.errors import UsageError, closest, near
+from retable.core.hub import CHECKPOINT
 from retable.core.publishing import check_path, exclusive, publish
 from retable.core.settings import build
 from retable.models.vector_files import read_vectors, write_word2vec
-from retable.planning.cell import CHECKPOINT, Cell
+from retable.planning.cell import Cell
 from retable.tokenizers.tokenizer import END_OF_LINE, UNKNOWN, Tokenizer
 from retable.tokenizers.word import of_words
 
@@ -30,7 +31,8 @@ def import_cell(source: str, name: str) -> Path:
     The cell's `run.json` contains the digests of the imported files, and null as the seed.
 
     Args:
-        source: an ARPA file, a file of word vectors, or the folder or Hub name of a checkpoint, possibly after `hf:`.
+        source: an ARPA file, a file of word vectors, or the folder or Hub name of a checkpoint, possibly after `hf:`. A
+            commit, tag or branch may follow the name, as in `hf:OWNER/NAME@REVISION`.
             Files may be compressed, see `retable.core.compressed`.
         name: `CORPUS/NAME`, the cell's path below `outputs/<stage>/`. If the source has word vectors for the words of a
             task, CORPUS is the name of the task.
@@ -59,16 +61,12 @@ def import_cell(source: str, name: str) -> Path:
         elif has_vectors:
             files, config = [file_of(path)], _vectors(path, corpus, folder)
         else:
-            files, config = _checkpoint(source, corpus, folder)
+            source, files, config = _checkpoint(source, corpus, folder)
         config |= {"tokens": None} if of_task else {"corpus": {"unit": _unit(corpus)}}
         OmegaConf.save(OmegaConf.create(config), folder / "config.yaml")
         artifacts.write_metrics(folder, {})
         facts = {"stage": stage, "system": system, "corpus": corpus, "seed": None, "task": None}
-        is_checkpoint = not (is_arpa or has_vectors)
-        digests = {  # some files of a checkpoint may be in folders of it
-            f"{source}/{file.relative_to(files[0].parent)}" if is_checkpoint else str(file): digest(file)
-            for file in files
-        }
+        digests = {artifacts.recorded_name(file): digest(file) for file in files}
         origins = {"made_from": [], "imported": source, "digests": digests, "format": FORMAT}
         artifacts.write_json(folder / "run.json", facts | origins)
     return out
@@ -126,13 +124,19 @@ def _vectors(path: Path, corpus: str, folder: Path) -> dict[str, Any]:
     return {"tokens": f"{corpus}/word"}  # the tokens that benchmarks of word vectors use
 
 
-def _checkpoint(source: str, corpus: str, folder: Path) -> tuple[list[Path], dict[str, Any]]:
+def _checkpoint(source: str, corpus: str, folder: Path) -> tuple[str, list[Path], dict[str, Any]]:
+    """Write a checkpoint's weights and tokenizer to `folder`.
+
+    Returns: the source, in which the name of a checkpoint of the hub ends in its commit; the files that were read; and
+        the cell's configuration.
+    """
     from retable.exchange.checkpoint import Checkpoint
     from retable.exchange.sentence_transformers import pooling_files
     from retable.inference.build import build_model, build_objective
     from retable.training.weights import put_weights, save_weights
 
     checkpoint = Checkpoint(source.removeprefix(CHECKPOINT))
+    origin = source if source.removeprefix(CHECKPOINT) == checkpoint.name else f"{CHECKPOINT}{checkpoint.name}"
     if checkpoint.encoder is not None:
         encoder = {"tokens": None, "model": checkpoint.model, "objective": None, "encoder": checkpoint.encoder}
         model = build_model(encoder, checkpoint.tokenizer)
@@ -140,7 +144,7 @@ def _checkpoint(source: str, corpus: str, folder: Path) -> tuple[list[Path], dic
         build(checkpoint.encoder, "encoder", model=model, tokenizer=checkpoint.tokenizer)  # refuses other tokenizers
         save_weights(model, folder / "model.safetensors")
         checkpoint.tokenizer.save(folder / "tokenizer.json")
-        return [*checkpoint.files, *pooling_files(checkpoint.folder)], encoder
+        return origin, [*checkpoint.files, *pooling_files(checkpoint.folder)], encoder
     kind = checkpoint.model["_target_"].rpartition(".")[2]
     settings = _settings(checkpoint.model, checkpoint.objective)
     with composing():
@@ -158,7 +162,7 @@ def _checkpoint(source: str, corpus: str, folder: Path) -> tuple[list[Path], dic
     put_weights(objective, checkpoint.weights, checkpoint.folder)
     save_weights(objective, folder / "model.safetensors")
     checkpoint.tokenizer.save(folder / "tokenizer.json")
-    return checkpoint.files, config
+    return origin, checkpoint.files, config
 
 
 def _settings(model: Mapping[str, Any], head: Mapping[str, Any] | None) -> dict[str, str]:

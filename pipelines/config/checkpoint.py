@@ -7,12 +7,13 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from retable.core.errors import UsageError
-from retable.planning.cell import CHECKPOINT
+from retable.core.hub import CHECKPOINT, locate
 
 if TYPE_CHECKING:
     from retable.exchange.checkpoint import Checkpoint
 
 READER = "retable.exchange.checkpoint.Checkpoint"  # imported only where it is needed, since this takes seconds
+LOADER = "retable.tokenizers.pretrained.load"
 # Maps a model's class to the class of the checkpoints that it can start from. The model has the settings of such a
 # checkpoint, and all or some of its weights.
 BEGUN_AS = {
@@ -60,8 +61,8 @@ def use_checkpoint_config(cfg: DictConfig, overrides: list[str]) -> None:
 
     The objective's settings `vocab_size` and `tie`, and all settings of the model except dropout and a `max_length` of
     the command line are replaced. The settings of a sentence encoder that are null are replaced, too, and the tokenizer
-    of its recipe is removed. `init` is replaced by a mapping whose `_target_` opens the checkpoint.
-    So the cell's `config.yaml` lists the settings used.
+    of its recipe is removed. `init` is replaced by a mapping whose `_target_` opens the checkpoint, and whose `name`
+    contains the commit of a checkpoint of the hub. So the cell's `config.yaml` lists the settings used.
 
     Args:
         cfg: the composed configuration; changed in place.
@@ -111,7 +112,7 @@ def use_checkpoint_config(cfg: DictConfig, overrides: list[str]) -> None:
             cfg.encoder = _encoder_of(checkpoint, init) | own
             cfg.tokens = None  # the encoder has its own tokenizer, and its texts are not encoded in advance
             cfg.pop("tokenizer", None)
-        cfg.init = opened_by(init) | longest
+        cfg.init = opened_by(f"{CHECKPOINT}{checkpoint.name}") | longest
 
 
 def _encoder_of(checkpoint: "Checkpoint", init: str) -> dict[str, Any]:
@@ -121,6 +122,20 @@ def _encoder_of(checkpoint: "Checkpoint", init: str) -> dict[str, Any]:
             "encoder; write another checkpoint"
         )
     return encoder
+
+
+def use_commit_of_tokenizer(cfg: DictConfig) -> None:
+    """If the tokenizer is that of a checkpoint of the hub, add the checkpoint's commit to `tokenizer.train.path`.
+
+    `cfg` is the configuration of stage `tokenize`; it is changed in place.
+
+    Raises: UsageError: the checkpoint does not exist, or cannot be downloaded.
+    """
+    from retable.tokenizers.pretrained import SNAPSHOT
+
+    path = str(OmegaConf.select(cfg, "tokenizer.train.path", default=""))
+    if path.startswith(CHECKPOINT) and cfg.tokenizer.train._target_ == LOADER:
+        cfg.tokenizer.train.path = CHECKPOINT + locate(path.removeprefix(CHECKPOINT), SNAPSHOT)[0]
 
 
 def opened_by(init: Any) -> Any:

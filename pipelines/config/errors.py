@@ -178,9 +178,13 @@ def is_main_process() -> bool:
 def _cause(error: BaseException) -> BaseException:
     """Return the UsageError that Hydra wrapped in its own errors, or `error` itself if Hydra wrapped no UsageError."""
     inner: BaseException | None = error
-    while inner is not None and not isinstance(inner, UsageError):
+    seen = set[int]()  # in a debugger, OmegaConf makes an error the cause of itself
+    while inner is not None and id(inner) not in seen:
+        if isinstance(inner, UsageError):
+            return inner
+        seen.add(id(inner))
         inner = inner.__cause__
-    return inner or error
+    return error
 
 
 def one_line(error: BaseException) -> str:

@@ -18,7 +18,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, flag_override
 from omegaconf.errors import ConfigAttributeError, OmegaConfBaseException
 
-from pipelines.config.checkpoint import opened_by, use_checkpoint_config
+from pipelines.config.checkpoint import opened_by, use_checkpoint_config, use_commit_of_tokenizer
 from pipelines.config.conf import of_result
 from pipelines.config.environment import DATA
 from pipelines.config.errors import no_setting, one_line
@@ -153,6 +153,8 @@ def _composed(stage: str, overrides: tuple[str, ...], opened: bool) -> dict[str,
             raise
     if opened:
         use_checkpoint_config(cfg, [*overrides])
+        if stage == "tokenize":
+            use_commit_of_tokenizer(cfg)
     resolved = OmegaConf.to_container(cfg, resolve=True)
     assert isinstance(resolved, dict)
     return of_result(stage, {str(key): value for key, value in resolved.items()})

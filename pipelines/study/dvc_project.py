@@ -18,7 +18,8 @@ from pipelines.study.dvc_lock import LOCK, noted_stages
 from retable.core.compressed import file_of
 from retable.core.digests import digest, digest_of
 from retable.core.errors import UsageError
-from retable.planning.cell import CHECKPOINT, Cell
+from retable.core.hub import CHECKPOINT
+from retable.planning.cell import Cell
 from retable.planning.conf import Conf, strings
 from retable.planning.graph import params_of, params_text, pipeline_of, pipeline_text
 from retable.planning.study import Study, expand
@@ -168,6 +169,8 @@ def _paths(text: str, values: Mapping[str, str]) -> list[str]:
 
     If the setting names a file in a cell, the path is the cell's folder.
     """
+    if text.startswith(CHECKPOINT):  # for example, the checkpoint whose tokenizer is used
+        return _checkpoint(text)
     for name, value in values.items():
         text = text.replace(name, value)
     if text.startswith("outputs/"):

@@ -508,7 +508,7 @@ def test_a_name_of_the_hub_is_fetched(tmp_path, monkeypatch):
     download = Mock(return_value=str(tmp_path))
     monkeypatch.setattr("huggingface_hub.snapshot_download", download)
     assert Checkpoint("some/bert").folder == tmp_path
-    assert download.call_args.args == ("some/bert",)
+    assert download.call_args.args == ("some/bert",) and download.call_args.kwargs["revision"] is None
     assert "*.safetensors" in download.call_args.kwargs["allow_patterns"]
 
 

@@ -12,7 +12,6 @@ from retable.core.errors import UsageError
 from retable.core.settings import build
 from retable.evaluation import sentence_encoder
 from retable.evaluation.sentence_encoder import PooledEncoder
-from retable.exchange import checkpoint as checkpoint_module
 from retable.exchange.checkpoint import Checkpoint
 from retable.exchange.sentence_transformers import pooling_files
 from retable.inference.build import build_model
@@ -131,15 +130,6 @@ def test_a_training_from_a_checkpoint_ignores_modules(tmp_path):
     exported(*system("gpt2"), tmp_path / "gpt")
     (tmp_path / "gpt/modules.json").write_text("{")
     assert Checkpoint(str(tmp_path / "gpt")).encoder is None
-
-
-def test_files_of_the_hub_are_named_without_the_machines_cache(tmp_path, monkeypatch):
-    headless(tmp_path)
-    local = Checkpoint(str(tmp_path))
-    assert local.name_of(tmp_path / "config.json") == str(tmp_path / "config.json")
-    monkeypatch.setattr(checkpoint_module, "_snapshot", lambda name: tmp_path)
-    hub = Checkpoint("owner/name")
-    assert hub.name_of(tmp_path / "1_Pooling/config.json") == "hf:owner/name/1_Pooling/config.json"
 
 
 @pytest.mark.parametrize(("of_tokenizer", "settings", "expected"), [

@@ -220,7 +220,7 @@ def test_pretraining_goes_on_from_a_cell_under_another_objective_too(labelled, c
     (
         ["recipe=bert/bert", "init=hf:tiny-bert", "tokenizer=word"],
         "grammar_tiny/word was not encoded by the tokenizer of tiny-bert; first run python -m pipelines.tokenize_text "
-        "corpus=grammar_tiny tokenizer=pretrained tokenizer.train.path=tiny-bert, then repeat this command",
+        "corpus=grammar_tiny tokenizer=pretrained tokenizer.train.path=hf:tiny-bert, then repeat this command",
     ),
     (["recipe=recurrent/lstm", "init=pretrain/grammar_tiny/on-1"],
      "outputs/pretrain/grammar_tiny/on-1 was trained on the tokens grammar_tiny/pretrained, not g"),

@@ -12,6 +12,7 @@ import json
 import math
 import os
 import platform
+import re
 import resource
 import subprocess
 import sys
@@ -22,10 +23,13 @@ from typing import Any
 
 from retable.core.digests import DIGESTS, check, digest, made_by, remedy
 from retable.core.errors import UsageError, closest
+from retable.core.hub import CHECKPOINT
 from retable.core.stages import STAGES
 
 _CODE = ("src", "pipelines", "conf", "studies/*/study.yaml", "pyproject.toml", "requirements.lock")
 CHECKOUT = Path(__file__).parents[3]  # the repository, if Retable runs from a repository
+# The path of a checkpoint's file in the cache of the Hugging Face hub. No name on the hub contains "--".
+_CACHED = re.compile(r".*/models--(.+)/snapshots/([0-9a-f]{40})/(.+)")
 _PACKAGES = ("torch", "lightning", "hydra-core", "mlflow", "dvc", "tokenizers", "numpy", "pandas")
 
 
@@ -83,6 +87,17 @@ def read_json(path: Path) -> dict[str, Any]:
 def read_run(folder: Path) -> dict[str, Any]:
     """Return the `run.json` of a finished stage."""
     return read_json(folder / "run.json")
+
+
+def recorded_name(path: Path) -> str:
+    """Return the name of a file in records: its path, or `hf:OWNER/NAME@COMMIT/FILE` for a file in the hub's cache.
+
+    The path of the cache differs between machines.
+    """
+    if (match := _CACHED.fullmatch(path.as_posix())) is None:
+        return str(path)
+    repository, commit, file = match.groups()
+    return f"{CHECKPOINT}{repository.replace('--', '/')}@{commit}/{file}"
 
 
 def changed_inputs(cells: Iterable[Path]) -> dict[Path, str]:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from retable.core.errors import UsageError, reading
 from retable.core.escaping import in_one_line
+from retable.core.hub import locate
 from retable.core.settings import check, shown
 from retable.exchange.families import FAMILIES, Family, Head, Settings
 from retable.exchange.layers import Layers, to_ours, under
@@ -37,7 +38,8 @@ class Checkpoint:
     """A checkpoint of GPT-2, StarCoder2, BERT, ELECTRA, ESM or T5 in the format of transformers.
 
     Args:
-        name: a folder; or a name on Hugging Face's hub, such as `openai-community/gpt2`, to download.
+        name: a folder; or a name on Hugging Face's hub, such as `openai-community/gpt2`, to download. A commit, tag or
+            branch may follow, as in `openai-community/gpt2@main`.
         max_length: maximum number of tokens of a text, if it is to be lower than the checkpoint's. A table of learnt
             positions loses its other rows.
 
@@ -46,8 +48,7 @@ class Checkpoint:
     """
 
     def __init__(self, name: str, max_length: int | None = None):
-        self.name = name
-        self.folder = Path(name) if Path(name).is_dir() else _snapshot(name)
+        self.name, self.folder = locate(name, SNAPSHOT)  # the name of a checkpoint of the hub ends in its commit
         self._path = path = self.folder / "config.json"
         try:
             self._config: Settings = _read_json(path)
@@ -77,12 +78,6 @@ class Checkpoint:
     def files(self) -> list[Path]:
         """All files of the checkpoint that are read, except the files of its pooling."""
         return [self.folder / "config.json", *tokenizer_files(self.folder), *self._weight_files]
-
-    def name_of(self, file: Path) -> str:
-        """Return the name of a file in records: its path, or `hf:OWNER/NAME/FILE` for a checkpoint of the hub."""
-        if self.folder == Path(self.name):
-            return str(file)
-        return f"hf:{self.name}/{file.relative_to(self.folder).as_posix()}"
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -295,16 +290,3 @@ def _renamed(name: str) -> str:
 
 def _full_name(kind: type[Any]) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
-
-
-def _snapshot(name: str) -> Path:
-    from huggingface_hub import snapshot_download
-
-    try:
-        return Path(snapshot_download(name, allow_patterns=[*SNAPSHOT]))
-    except Exception as error:  # the hub, the network and invalid names raise many types of exceptions
-        why = str(error).strip().splitlines()[0]
-        raise UsageError(
-            f"{name} is not a folder and cannot be downloaded from the hub ({why}); write the folder of a checkpoint "
-            "or, with internet access, a name such as openai-community/gpt2"
-        ) from None

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from retable.core.stages import TASK_STAGES, module_of
 
-CHECKPOINT = "hf:"  # prefix of the value of `init=` if it names a Hugging Face checkpoint and not a cell
 _CHOSEN = (
     *("corpus", "tokenizer", "recipe", "task", "objective", "trainer", "decoding", "benchmark", "scaling", "device"),
     *("system", "seed", "init", "embedding", "stage", "cell", "cells", "adaptation", "weights"),

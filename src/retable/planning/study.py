@@ -15,13 +15,15 @@ from string import Template
 from typing import Any
 
 from retable.core.errors import UsageError, closest
+from retable.core.hub import CHECKPOINT
 from retable.core.stages import TASK_STAGES
-from retable.planning.cell import CHECKPOINT, Cell
+from retable.planning.cell import Cell
 from retable.planning.conf import Conf, read_yaml
 from retable.planning.schema import REPORT_KEYS, parse, require_systems
 
 _NAME = re.compile(r"[A-Za-z0-9][\w+-]*", re.ASCII)  # without . and =, because DVC's option `-S` splits names there
 _PLACE = re.compile(r"[\w./+-]+", re.ASCII)
+_REVISION = re.compile(r"(hf:[\w.-]+/[\w.-]+)@.+")  # of a checkpoint of the hub
 _SEED = re.compile(r"-\d+(?=/|$)")  # a seed at the end of a cell's name
 _SETTING = re.compile(r"[+~]{0,2}[A-Za-z_][\w./@-]*")
 _OF_THE_MACHINE = {"hydra", "callbacks", "logger"}
@@ -173,7 +175,10 @@ class _Expansion:
             recipes, starts = _listed(entry["of"]), _listed(entry.get("init")) or [None]
             for recipe, start in product(recipes, starts):
                 self._conf.require("recipe", recipe, f"{self._where}, systems")
-                names = {"{of}": recipe, "{init}": str(start).removeprefix(CHECKPOINT).rpartition("/")[2]}
+                names = {
+                    "{of}": recipe,
+                    "{init}": _REVISION.sub(r"\1", str(start)).removeprefix(CHECKPOINT).rpartition("/")[2],
+                }
                 init = None if start is None else _filled(str(start), names)
                 system = _require_name(_filled(str(entry.get("as", "{of}")), names), f"{self._where}, systems, as")
                 if system != recipe and system in self._conf.names("recipe") and system != names["{init}"]:

@@ -8,11 +8,13 @@ from tokenizers import Tokenizer as HuggingFaceTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from retable.core.errors import UsageError, reading, require_file
+from retable.core.hub import CHECKPOINT, locate
 from retable.corpora.text import read_lines
 from retable.tokenizers.report import model_of
 from retable.tokenizers.tokenizer import END_OF_TEXT, Tokenizer
 from retable.tokenizers.wordpiece import MARKS, PREFIX
 
+SNAPSHOT = ("*.json", "*.txt")  # files to download from the hub
 # Sets of tokenizer files that a checkpoint may have, in order of preference; the last two sets are formats that are
 # older than tokenizer.json.
 FILES = (("tokenizer.json",), ("vocab.json", "merges.txt"), ("vocab.txt",))
@@ -21,8 +23,12 @@ FILES = (("tokenizer.json",), ("vocab.json", "merges.txt"), ("vocab.txt",))
 def load(lines: Iterable[str], path: str | None, vocabulary: Iterable[str] = ()) -> Tokenizer:
     """Load the tokenizer in the file or folder `path`; `lines` and `vocabulary` are ignored.
 
+    `path` may also be the name of a checkpoint after `hf:`, as in `hf:openai-community/gpt2@REVISION`.
+
     Raises: UsageError: the tokenizer is missing or unusable.
     """
+    if path is not None and path.startswith(CHECKPOINT):
+        return read_tokenizer(locate(path.removeprefix(CHECKPOINT), SNAPSHOT)[1])
     if path is None or not Path(path).exists():
         raise UsageError(
             f"tokenizer.train.path={path} does not exist; write tokenizer.train.path=FOLDER/tokenizer.json, a file of "
