@@ -105,7 +105,7 @@ class Finetuning(Schema):
     layer_decay: Positive
     optimizer: Mapping[str, Any]  # its values are also the stage's `optimizer`, which is checked
     validations: Positive
-    schedule: Literal["warmup_cosine", "warmup_linear"]
+    decay: Literal["cosine", "linear"]  # of the learning rate, after the warm-up
     warmup: Warmup
     crf: bool
     answers: Sequence[str] | None
