@@ -12,6 +12,7 @@ from retable.core.errors import UsageError
 from retable.corpora.text import read_lines, require_length
 
 SEPARATOR = re.compile(r"[ \t]+")  # not \s, because a word may contain a no-break space
+DIGIT = re.compile(r"[0-9]")
 DOCUMENT = "-DOCSTART-"  # the word that marks the start of a document in CoNLL-2003
 
 
@@ -66,6 +67,11 @@ def read_tagged(
     if not sentences:
         raise UsageError(f"{path} has no sentences; write one word per line, and a blank line after each sentence")
     return sentences
+
+
+def read_zeroed(path: Path) -> list[TaggedSentence]:
+    """Read sentences as `read_tagged` does, and replace each digit of a word by 0 (Lample et al. 2016, section 5.2)."""
+    return [each._replace(words=[DIGIT.sub("0", word) for word in each.words]) for each in read_tagged(path)]
 
 
 def read_sentences(path: Path) -> Iterator[list[Row]]:
