@@ -35,17 +35,18 @@ def symbols(word: str) -> list[int]:
 
 def test_lamples_states_are_those_of_each_word_read_from_both_ends():
     model = lample().eval()
-    for row, length in zip(IDS.tolist(), LENGTHS.tolist(), strict=True):
+    together = model(IDS, LENGTHS)
+    for row, length in enumerate(LENGTHS.tolist()):
         words = []
-        for i in row[:length]:
+        for i in IDS[row, :length].tolist():
             characters = model.characters(torch.tensor([symbols(WORDS[i])]))
-            ends = [lstm(read)[0, -1] for lstm, read in zip(model.spelling, (characters, characters.flip(1)))]
+            forth, back = model.spelling
+            ends = forth(characters)[0, -1], back(characters.flip(1))[0, -1]
             words.append(torch.cat([model.input.embedding.weight[i if i < 4 else 0], *ends]))
-        forth, back = (lstm(read[None])[0] for lstm, read in zip(model.layers, (torch.stack(words), torch.stack(words[::-1]))))
-        expected = torch.tanh(model.hidden(torch.cat([forth, back.flip(0)], dim=1)))
-        torch.testing.assert_close(model(torch.tensor([row]), torch.tensor([length]))[0, :length], expected)
-        together = model(IDS, LENGTHS)[IDS.tolist().index(row), :length]
-        torch.testing.assert_close(together, expected)
+        sentence = torch.stack(words)[None]
+        forth, back = model.layers
+        states = torch.cat([forth(sentence), back(sentence.flip(1)).flip(1)], dim=2)
+        torch.testing.assert_close(together[row, :length], torch.tanh(model.hidden(states))[0])
 
 
 def test_ma_and_hovys_characters_are_the_largest_values_of_each_filter():

@@ -38,7 +38,8 @@ class CoupledLSTM(nn.Module):
         hidden = []
         for step in read:
             i, z, o = torch.addmm(step, h, self.recurrent.T).chunk(3, dim=1)
-            c = c.lerp(torch.tanh(z), torch.sigmoid(torch.addmm(i, c, to_input)))
+            i = torch.sigmoid(torch.addmm(i, c, to_input))
+            c = (1 - i) * c + i * torch.tanh(z)
             h = torch.sigmoid(torch.addmm(o, c, to_output)) * torch.tanh(c)
             hidden.append(h)
         return torch.stack(hidden, dim=1)
