@@ -103,6 +103,9 @@ class Finetuning(Schema):
     pooling: str | None
     layer_decay: Positive
     optimizer: Mapping[str, Any]  # its values are also the stage's `optimizer`, which is checked
+    schedule: Mapping[str, Any]  # its values are also the stage's `schedule`
+    clip_norm: Positive | None
+    head_dropout: Rate
     validations: Positive
     crf: bool
     answers: Sequence[str] | None
