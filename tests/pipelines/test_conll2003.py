@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import retable
 from pipelines.config.project import CONF, STUDIES
 from retable.corpora.columns import read_tagged
 from retable.planning.conf import Conf
@@ -78,6 +79,13 @@ def test_entities_are_learnt_and_scored_as_by_conlleval_on_the_file(made, system
     assert n_labelled == sum(2 if "I-ORG" in each.tags else 3 for each in gold)
     f1 = made.read(f"{cell(system)}/metrics.json")["tagging/test/f1"]
     assert f1 == pytest.approx(2 * correct / (n_predicted + n_labelled)) and f1 > 0.9
+
+
+@pytest.mark.parametrize("system", SMALL)
+def test_a_saved_tagger_reads_new_words(made, system):
+    tagger = retable.load(made.folder / "outputs" / cell(system))
+    words = ["Peter", "Fischlerer", "saw", "Reuters", "1996-08-22", "."]
+    assert tagger.tag([words]) == [[*zip(words, ["B-PER", "E-PER", "O", "S-ORG", "O", "O"], strict=True)]]
 
 
 def test_digits_are_zeros_for_lample_alone(made):
