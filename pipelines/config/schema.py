@@ -104,6 +104,9 @@ class Finetuning(Schema):
     pooling: str | None
     layer_decay: Positive
     optimizer: Mapping[str, Any]  # its values are also the stage's `optimizer`, which is checked
+    schedule: Mapping[str, Any]  # its values are also the stage's `schedule`
+    clip_norm: Positive | None
+    head_dropout: Rate
     validations: Positive
     decay: Literal["cosine", "linear"]  # of the learning rate, after the warm-up
     warmup: Warmup

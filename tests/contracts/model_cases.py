@@ -108,6 +108,10 @@ CASES: dict[str, Callable[[float], Model]] = {
         4, **SPELT, elmo=partial(ELMO, dropout=p), d_model=D, n_layers=1, dropout=p, frozen=False
     ),
     "tagger": lambda p: models.BiLSTMTagger(4, **SPELT, d_model=D, n_layers=2, dropout=p),
+    "character bilstm": lambda p: models.CharacterBiLSTM(4, WORDS, 5, 3, d_spelling=4, d_model=D, dropout=p),
+    "character bilstm, words": lambda p: models.CharacterBiLSTM(V, WORDS, 5, 3, d_spelling=0, d_model=D, dropout=p),
+    "cnn bilstm": lambda p: models.CNNBiLSTM(4, WORDS, 5, 3, n_filters=4, window=2, d_model=D, dropout=p),
+    "cnn bilstm, words": lambda p: models.CNNBiLSTM(V, WORDS, 5, 3, n_filters=0, window=2, d_model=D, dropout=p),
     "window tagger": lambda p: models.WindowTagger(4, **SPELT, window=5, d_model=D, dropout=p),
     "window tagger, capitals": lambda p: models.WindowTagger(
         4, WORDS, 5, 0, [], window=3, d_model=D, dropout=p, folds_case=True, d_capitals=2

@@ -129,7 +129,17 @@ def test_rows_may_all_be_full(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["bilstm", "bilstm with attention", "elmo bilstm", "elmo tagger", "tagger", "residual convolutions", "elmo"]
+    "name",
+    [
+        "bilstm",
+        "bilstm with attention",
+        "elmo bilstm",
+        "elmo tagger",
+        "tagger",
+        "cnn bilstm",
+        "residual convolutions",
+        "elmo",
+    ],
 )
 def test_states_of_padding_are_zero_where_a_class_promises_it(name):
     model = built(name)

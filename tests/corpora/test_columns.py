@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retable.core.errors import UsageError
-from retable.corpora.columns import TaggedSentence, read_tagged
+from retable.corpora.columns import TaggedSentence, read_tagged, read_zeroed
 from retable.corpora.conllu import read_conllu
-from retable.metrics.spans import convert
+from retable.metrics.spans import convert, span_counts
 
 CONLL_2003 = """-DOCSTART- -X- -X- O
 
@@ -60,6 +60,46 @@ def test_tabs_windows_line_ends_a_byte_order_mark_and_no_last_blank_line(write):
         TaggedSentence(["der\u00a0Hund", "bellt"], ["B-X", "O"]),
         TaggedSentence(["so"], ["O"]),
     ]
+
+
+def test_a_document_line_ends_a_sentence_whatever_its_columns(write):
+    """Its columns differ between copies of the files; a blank line before or after it may be missing."""
+    content = "-DOCSTART- O\n\nEU NNP I-NP I-ORG  \n-DOCSTART-\nPeter NNP I-NP I-PER\t\n \t \n-DOCSTART- -X- O O\n"
+    assert [each.words for each in read_tagged(write(content))] == [["EU"], ["Peter"]]
+
+
+def test_digits_of_words_become_zeros(write):
+    content = (
+        "1996-08-22 CD I-NP B-X1\nB2B NN I-NP O\n\n٣ CD I-NP O\n"  # an Arabic digit stays, as in the authors' code
+    )
+    assert read_zeroed(write(content), tag=3) == [
+        TaggedSentence(["0000-00-00", "B0B"], ["B-X1", "O"]), TaggedSentence(["٣"], ["O"])
+    ]  # fmt: skip
+    assert read_zeroed(write(content), word=1, tag=0)[0] == TaggedSentence(["CD", "NN"], ["1996-08-22", "B2B"])
+
+
+chunked = st.lists(st.tuples(st.integers(1, 3), st.sampled_from(["O", "PER", "LOC"])), min_size=1, max_size=6)
+
+
+@settings(max_examples=50)
+@given(true=chunked, guessed=chunked)
+def test_f1_of_iob1_files_is_that_of_any_scheme(true, guessed, tmp_path_factory):
+    """Entities are written in IOB1: B only between neighbouring entities of one type. They are counted by hand."""
+    path, spans = tmp_path_factory.getbasetemp() / "iob1.txt", []
+    length = max(sum(n for n, _ in each) for each in (true, guessed))
+    for entities in (true, guessed):
+        lines, found, start, before = [], set(), 0, "O"
+        for n, kind in [*entities, (length - sum(n for n, _ in entities), "O")]:
+            tags = ["O"] * n if kind == "O" else [f"{'B' if kind == before else 'I'}-{kind}", *[f"I-{kind}"] * (n - 1)]
+            found |= {(kind, start, start + n)} if kind != "O" else set()
+            lines += [f"w X Y {tag}\n" for tag in tags]
+            start, before = start + n, kind
+        path.write_text("".join(lines), encoding="utf-8")
+        spans.append((read_tagged(path)[0].tags, found))
+    expected = [len(spans[0][1] & spans[1][1]), len(spans[1][1]), len(spans[0][1])]
+    for scheme in ("IOB1", "IOB2", "IOBES"):
+        gold, predicted = (convert(tags, scheme) for tags, _ in spans)
+        assert span_counts([gold], [predicted])[0].tolist() == expected
 
 
 words = st.text(st.characters(codec="utf-8", exclude_categories=["Zs", "Zl", "Zp", "Cc"]), min_size=1, max_size=5)

@@ -125,8 +125,16 @@ READERS = {
 }
 MISTAKES: dict[str, list[tuple[str | bytes, str]]] = {
     "a.txt": [
-        ("a B\nb\n", r"line 2: expects 2 columns, as in earlier lines, but got 1"),
-        ("a B\n\nb c O\n", r"line 3: expects 2 columns, as in earlier lines, but got 3"),
+        ("a B\nb\n", r"line 2: expects 2 columns, as in line 1, but got 1; write the same columns in each line"),
+        ("-DOCSTART- O\n\na B\n\nb c O\n", r"line 5: expects 2 columns, as in line 3, but got 3"),
+        ("# two words\na B\n", r"line 2: expects 3 columns, as in line 1, but got 2; .* and no comments"),
+        ("a X Y B\n# id = 1\n", r"line 2: the line is a comment; remove the comments"),
+        ("a\nb\n", r"line 1: word=0 and tag=-1 are the same column; separate the columns"),
+        ("a,B\n", r"line 1: word=0 and tag=-1 are the same column"),
+        ("a B\nb\rc B\n", r"line 2: a carriage return \(CR\) is inside the line; remove it, or end the line"),
+        ("a B\rb B\nc B\n", r"line 1: a carriage return \(CR\) is inside the line"),
+        ("a B\nb\r B\n", r"line 2: a carriage return \(CR\) is inside the line"),
+        ("", r"has no sentences; write one word per line"),
         ("\n\n", r"has no sentences; write one word per line"),
         ("-DOCSTART- O\n", r"has no sentences"),
         (b"a B\n\xff B\n", r"line 2: byte 1 of the line is not UTF-8"),

@@ -12,6 +12,7 @@ from retable.core.errors import UsageError
 from retable.corpora.text import read_lines, require_length
 
 SEPARATOR = re.compile(r"[ \t]+")  # not \s, because a word may contain a no-break space
+DIGIT = re.compile(r"[0-9]")
 DOCUMENT = "-DOCSTART-"  # the word that marks the start of a document in CoNLL-2003
 
 
@@ -35,7 +36,8 @@ def read_tagged(
 ) -> list[TaggedSentence]:
     """Read the sentences of a file with columns separated by spaces or tabs, for NER, chunking or parts of speech.
 
-    Lines with -DOCSTART- are skipped.
+    Lines with -DOCSTART- are skipped; they end a sentence like a blank line. Tags are not changed, so they remain in
+    the scheme of the file, such as IOB1 in CoNLL-2003.
 
     Args:
         word, tag: column numbers, counted from 0. Negative numbers count from the end: −1 is the last column.
@@ -43,19 +45,27 @@ def read_tagged(
         chunk: the only type of chunks to predict, such as NP; the tags of other chunks are replaced by O. If `chunk` is
             None, all types are used.
 
-    Raises: UsageError: the file is missing or has no sentences, a column does not exist, or the number of columns
-        varies.
+    Raises: UsageError: the file is missing or has no sentences, a column does not exist, the number of columns varies,
+        the word and the tag are in the same column, or a line is a comment.
     """
     sentences: list[TaggedSentence] = []
-    width = 0
+    width = first = 0
     for rows in read_sentences(path):
-        if not width:
-            width = len(rows[0].fields)
-            require_columns(path, rows[0], word=word, tag=tag, pos=word if pos is None else pos)
         for row in rows:
+            if "=" in row.fields[2:3] and row.fields[0] == "#":
+                raise UsageError(f"{path}, line {row.line}: the line is a comment; remove the comments of the file")
+            if not width:
+                width, first = len(row.fields), row.line
+                require_columns(path, row, word=word, tag=tag, pos=word if pos is None else pos)
+                if word % width == tag % width:
+                    raise UsageError(
+                        f"{path}, line {first}: word={word} and tag={tag} are the same column; separate the columns of "
+                        "the file by spaces or tabs"
+                    )
             if len(row.fields) != width:
                 raise UsageError(
-                    f"{path}, line {row.line}: expects {width} columns, as in earlier lines, but got {len(row.fields)}"
+                    f"{path}, line {row.line}: expects {width} columns, as in line {first}, but got "
+                    f"{len(row.fields)}; write the same columns in each line, and no comments"
                 )
         words, tags = ([row.fields[column] for row in rows] for column in (word, tag))
         if pos is not None:
@@ -66,6 +76,11 @@ def read_tagged(
     if not sentences:
         raise UsageError(f"{path} has no sentences; write one word per line, and a blank line after each sentence")
     return sentences
+
+
+def read_zeroed(path: Path, word: int = 0, tag: int = -1) -> list[TaggedSentence]:
+    """Read sentences as `read_tagged` does, and replace each digit of a word by 0 (Lample et al. 2016, section 5.2)."""
+    return [each._replace(words=[DIGIT.sub("0", one) for one in each.words]) for each in read_tagged(path, word, tag)]
 
 
 def read_sentences(path: Path) -> Iterator[list[Row]]:
@@ -83,8 +98,16 @@ def read_sentences(path: Path) -> Iterator[list[Row]]:
 
 
 def read_rows(path: Path) -> Iterator[Row]:
-    """Yield the columns of each line; a blank line has no columns."""
+    """Yield the columns of each line; a blank line has no columns.
+
+    Raises: UsageError: the file is missing, or a line contains a carriage return although other lines end in LF.
+    """
     for number, line in enumerate(read_lines(path), 1):
+        if "\r" in line:
+            raise UsageError(
+                f"{path}, line {number}: a carriage return (CR) is inside the line; remove it, or end the line there "
+                "with LF"
+            )
         stripped = line.strip(" \t")
         yield Row(number, SEPARATOR.split(stripped) if stripped else [])
 

@@ -66,6 +66,12 @@ def sgd(module: nn.Module, lr: LearningRate, weight_decay: NonNegative = 0.0, mo
     return optim.SGD(parameters, lr=lr, weight_decay=weight_decay, momentum=momentum, nesterov=nesterov, fused=fused)
 
 
+def momentum_sgd(module: nn.Module, lr: LearningRate, momentum: Rate) -> optim.SGD:
+    """Return SGD with classical momentum (Polyak 1964): v ← momentum · v + gradient, θ ← θ − lr · v."""
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    return optim.SGD(parameters, lr=lr, momentum=momentum)
+
+
 def adagrad(module: nn.Module, lr: LearningRate, initial: Positive = 1.0) -> optim.Adagrad:
     """Return AdaGrad (Duchi et al. 2011); the sums of squares are initialised to `initial`, as in GloVe's code."""
     return optim.Adagrad(

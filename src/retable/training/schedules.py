@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from retable.core.settings import NonNegativeInt, Share, Warmup
+from retable.core.settings import NonNegative, NonNegativeInt, Share, Warmup
 
 
 def constant(step: int, epoch: float, max_steps: int, losses: Sequence[float]) -> float:
@@ -28,6 +28,11 @@ def epoch_decay(
 ) -> float:
     """Return 1 in the first `flat_epochs` epochs, then multiply by `factor` once per epoch (Zaremba et al. 2014)."""
     return factor ** max(int(step / epoch) - flat_epochs + 1, 0)
+
+
+def inverse_decay(step: int, epoch: float, max_steps: int, losses: Sequence[float], rate: NonNegative) -> float:
+    """Divide the rate by 1 + `rate` · t, where t is the number of completed epochs (Ma and Hovy 2016, section 3.2)."""
+    return 1 / (1 + rate * int(step / epoch))
 
 
 def stall_decay(step: int, epoch: float, max_steps: int, losses: Sequence[float], factor: Share) -> float:
