@@ -63,6 +63,7 @@ STUDY = {
     "compare": [{"systems": ["kn5", "lstm_2"], "metric": "test/perplexity_word", "corpus": "grammar"}],
     "tuned": "by hand",
     "chosen_by": {"sentiment": "accuracy"},
+    "sweeps": {"RTE": "sweeps/rte.csv"},
     "scaling_laws": "lstm_*",
     "lacks": {"task": {"snli": "data/snli"}},
     "bands": {"perplexity": [["lstm_2", "", "test", "perplexity_word", 8, 9.5]]},
