@@ -190,7 +190,8 @@ def _refuse_choices_passed_over(cfg: DictConfig) -> None:
         choice = HydraConfig.get().runtime.choices.get(group)
         if choice is not None and f"{group}={choice}" in overrides():
             *module, own = cfg[group]._target_.split(".")
-            if own != choice:
+            takes_effect = choice == "of_task" or (CONF / "tuning" / f"{choice}.yaml").exists()
+            if own != choice and not takes_effect:
                 raise UsageError(
                     f"task={chosen('task')} uses {own} and ignores {group}={choice}; "
                     f"write {group}._target_={'.'.join([*module, choice])} and the settings of this class"

@@ -8,6 +8,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from retable.core.errors import UsageError
 from retable.core.hub import CHECKPOINT, locate
+from retable.core.settings import PositiveInt, require
 
 if TYPE_CHECKING:
     from retable.exchange.checkpoint import Checkpoint
@@ -36,17 +37,19 @@ def with_recipe(arguments: list[str]) -> list[str]:
 
     Raises: UsageError: the checkpoint cannot be read, or the command sweeps over checkpoints of several kinds.
     """
-    if any(each.startswith("recipe") for each in arguments):
+    if any(_name(each) == "recipe" for each in arguments):
         return arguments
     init = next((each for each in arguments if each.startswith("init=")), "")
     try:
         override = OverridesParser.create().parse_override(init)
+        values = [*override.sweep_iterator()] if override.is_discrete_sweep() else [override.value()]
     except HydraException:  # Hydra reports the error later
         return arguments
-    values = [*override.sweep_iterator()] if override.is_sweep_override() else [override.value()]
     names = [text.removeprefix(CHECKPOINT) for value in values if (text := str(value)).startswith(CHECKPOINT)]
     if not names:
         return arguments
+    if len(names) < len(values):
+        raise UsageError(f"{init} has a checkpoint and a value without hf:; write recipe=…, or sweep over checkpoints")
     from retable.exchange.checkpoint import Checkpoint
 
     kinds = {str(Checkpoint(name).model["_target_"]).rpartition(".")[2] for name in names}
@@ -59,10 +62,11 @@ def with_recipe(arguments: list[str]) -> list[str]:
 def use_checkpoint_config(cfg: DictConfig, overrides: list[str]) -> None:
     """If `cfg.init` names a checkpoint, replace the model settings in `cfg` by the checkpoint's settings.
 
-    The objective's settings `vocab_size` and `tie`, and all settings of the model except dropout and a `max_length` of
-    the command line are replaced. The settings of a sentence encoder that are null are replaced, too, and the tokenizer
-    of its recipe is removed. `init` is replaced by a mapping whose `_target_` opens the checkpoint, and whose `name`
-    contains the commit of a checkpoint of the hub. So the cell's `config.yaml` lists the settings used.
+    The objective's settings `vocab_size` and `tie`, and all settings of the model except dropout are replaced.
+    `max_length` remains if the command line has it, or a recipe that leaves the other sizes to the checkpoint. The
+    settings of a sentence encoder that are null are replaced, too, and the tokenizer of its recipe is removed. `init`
+    is replaced by a mapping whose `_target_` opens the checkpoint, and whose `name` contains the commit of a checkpoint
+    of the hub. So the cell's `config.yaml` lists the settings used.
 
     Args:
         cfg: the composed configuration; changed in place.
@@ -88,8 +92,7 @@ def use_checkpoint_config(cfg: DictConfig, overrides: list[str]) -> None:
         return
     from retable.exchange.checkpoint import Checkpoint
 
-    shorter = any(_name(override) == "model.max_length" for override in overrides)
-    longest = {"max_length": cfg.model.max_length} if shorter and cfg.model.max_length is not None else {}
+    longest = _longest(cfg.model, overrides)
     checkpoint = Checkpoint(init.removeprefix(CHECKPOINT), **longest)
     settings, target = dict(checkpoint.model), str(cfg.model._target_)
     kind, in_recipe = (each.rpartition(".")[2] for each in (settings["_target_"], target))
@@ -113,6 +116,18 @@ def use_checkpoint_config(cfg: DictConfig, overrides: list[str]) -> None:
             cfg.tokens = None  # the encoder has its own tokenizer, and its texts are not encoded in advance
             cfg.pop("tokenizer", None)
         cfg.init = opened_by(f"{CHECKPOINT}{checkpoint.name}") | longest
+
+
+def _longest(model: DictConfig, overrides: list[str]) -> dict[str, int]:
+    """Return the setting `max_length` for `Checkpoint`, or nothing if texts may be as long as in the checkpoint.
+
+    The `max_length` of a recipe that has all sizes of a model belongs to a model with random weights, and is not used.
+    """
+    longest = model.get("max_length")
+    if longest is None or ("d_model" in model and not any(_name(each) == "model.max_length" for each in overrides)):
+        return {}
+    require(longest, PositiveInt, "model.max_length")
+    return {"max_length": longest}
 
 
 def _encoder_of(checkpoint: "Checkpoint", init: str) -> dict[str, Any]:
@@ -150,4 +165,5 @@ def _is_of_model(override: str) -> bool:
 
 
 def _name(override: str) -> str:
+    """Return the name in an override such as `+name=value` or `~name`."""
     return override.lstrip("+~").partition("=")[0]

@@ -14,6 +14,7 @@ from typing import Any
 
 import hydra
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
 from hydra.errors import (
     HydraException,
     InstantiationException,
@@ -23,10 +24,11 @@ from hydra.errors import (
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationKeyError, MissingMandatoryValue, OmegaConfBaseException
 
-from pipelines.config.conf import chosen
+from pipelines.config.conf import chosen, overrides
 from pipelines.config.project import CONF
 from retable.core.errors import UsageError, closest
 from retable.core.escaping import in_one_line
+from retable.core.settings import parameters
 from retable.training.signals import PARTNER_LOST, Pruned, Stopped, reset_handlers
 
 
@@ -202,6 +204,9 @@ def one_line(error: BaseException) -> str:
                 f"recipe={chosen('recipe')} is a count-based model and cannot be trained on task={chosen('task')}; "
                 "write a neural recipe, such as recipe=encoders/bilstm"
             )
+        key = str(error).split("'")[1]
+        if hydra.compose(HydraConfig.get().job.config_name, overrides()).get("finetuning"):
+            return f"recipe={chosen('recipe')} has no setting {key}; write +{key}=…"
         return (
             f"recipe={chosen('recipe')} has no setting finetuning, which task={chosen('task')} needs; "
             "write '+finetuning={lr: 1e-3, epochs: 5, batch_size: 32}', or take a recipe with this setting"
@@ -234,12 +239,27 @@ def _unreadable(override: str) -> str:
 
 
 def no_setting(name: str, there: DictConfig | None) -> str:
-    """Return the message for an unknown setting, with the most similar name in the configuration `there`."""
-    known = [*_names(OmegaConf.to_container(there))] if there else []
+    """Return the message for a setting that the configuration `there` does not have, with the most similar name.
+
+    If `there` refers to another setting for a part of the name, the message has the name below this other setting. If
+    the class of the part takes the setting, the message says how to add it.
+    """
+    from pipelines.config.schema import at, origin
+
+    settings: Any = OmegaConf.to_container(there) if there else {}
+    own = origin(name, settings)
+    known = [*_names(settings)]
+    if own in known:
+        return f"unknown setting {name}; write {own}"
+    group, _, key = own.rpartition(".")
+    if isinstance(part := at(settings, group.split(".")), dict) and "_target_" in part:
+        with contextlib.suppress(UsageError, ImportError):
+            if key in parameters(part, group):
+                return f"{name} has no value yet; write +{own}=…"
     last = {each.rpartition(".")[2]: each for each in reversed(known)}  # of settings with the same last name, the first
-    near = get_close_matches(name, known, n=1, cutoff=0.75)
-    near = near or [last[each] for each in get_close_matches(name.rpartition(".")[2], last, n=1, cutoff=0.7)]
-    return f"unknown setting {name}{f'; write {near[0]}' if near else ''}; +{name}= adds one"
+    near = get_close_matches(own, known, n=1, cutoff=0.75)
+    near = near or [last[each] for each in get_close_matches(key, last, n=1, cutoff=0.7)]
+    return f"unknown setting {name}{f'; write {near[0]}' if near else ''}; +{own}= adds one"
 
 
 def _composed_without(name: str) -> DictConfig | None:

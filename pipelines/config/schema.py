@@ -108,7 +108,6 @@ class Finetuning(Schema):
     clip_norm: Positive | None
     head_dropout: Rate
     validations: Positive
-    decay: Literal["cosine", "linear"]  # of the learning rate, after the warm-up
     warmup: Warmup
     crf: bool
     answers: Sequence[str] | None
@@ -327,7 +326,7 @@ def check_settings(stage: str, cfg: Mapping[str, Any], raw: Mapping[str, Any], o
         # the tokens of an encoder are null
         check_all({key: value for key, value in cfg.items() if not (encodes and key == "tokens")}, schema, FACTS)
     except SettingError as error:
-        raise UsageError(str(error).replace(error.name, _origin(error.name, raw))) from error
+        raise UsageError(str(error).replace(error.name, origin(error.name, raw))) from error
     if cfg.get("trainer") and cfg.get("objective", ...) is not None:
         _check_trainer(cfg["trainer"])
     for group in ("callbacks", "logger"):
@@ -370,7 +369,7 @@ def _check_observer(part: Any, group: str, name: str) -> None:
     check(part, f"{group}.{name}", Callback if group == "callbacks" else Logger, (), "")
 
 
-def _origin(name: str, raw: Any) -> str:
+def origin(name: str, raw: Any) -> str:
     """Return the name of the setting that a user would write for `name`.
 
     If the value of `name` is a reference to another setting, the other setting's name is returned.
@@ -378,14 +377,14 @@ def _origin(name: str, raw: Any) -> str:
     path: list[str] = []
     for key in name.split("."):
         path.append(key)
-        while isinstance(value := _at(raw, path), str) and (reference := _REFERENCE.fullmatch(value)):
-            if _at(raw, other := reference[1].split(".")) is None or other == path:
+        while isinstance(value := at(raw, path), str) and (reference := _REFERENCE.fullmatch(value)):
+            if at(raw, other := reference[1].split(".")) is None or other == path:
                 break
             path = other
     return ".".join(path)
 
 
-def _at(raw: Any, path: Sequence[str]) -> Any:
+def at(raw: Any, path: Sequence[str]) -> Any:
     for key in path:
         raw = raw.get(key) if isinstance(raw, Mapping) else None
     return raw

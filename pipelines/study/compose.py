@@ -147,7 +147,8 @@ def _composed(stage: str, overrides: tuple[str, ...], opened: bool) -> dict[str,
         try:
             OmegaConf.update(cfg, key, value)
         except ConfigAttributeError:
-            raise UsageError(no_setting(key, cfg)) from None
+            unchanged = compose(stage, overrides=[*choices])  # `cfg` no longer has the references that were replaced
+            raise UsageError(no_setting(key, unchanged)) from None
         except OmegaConfBaseException:
             compose(stage, overrides=[*overrides])  # this call raises the same mistake with Hydra's message
             raise

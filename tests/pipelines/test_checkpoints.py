@@ -76,10 +76,12 @@ def tune(labelled, *overrides: str) -> None:
 
 
 def test_a_checkpoint_is_fine_tuned(labelled, bert):
-    tune(labelled, "recipe=bert/bert", "init=hf:tiny-bert", "out=tuned")
+    linear = ("optimizer=of_checkpoint", "+finetuning.warmup=0.1")
+    tune(labelled, "recipe=bert/bert", "init=hf:tiny-bert", "out=tuned", *linear)
     cell = labelled.folder / "outputs/finetune/tuned"
     cfg = OmegaConf.load(cell / "config.yaml")
     assert (cfg.model.d_model, cfg.model.vocab_size, cfg.model.dropout, "norm" in cfg.model) == (16, 57, 0.1, False)
+    assert cfg.schedule._target_.endswith("warmup_linear") and cfg.schedule.warmup == 0.1
     assert cfg.init == {"_target_": "retable.exchange.checkpoint.Checkpoint", "name": "tiny-bert"}
     run = json.loads((cell / "run.json").read_text())
     assert "tiny-bert/model.safetensors" in run["digests"] and "outputs/tokenize" not in str(run["digests"])
@@ -117,16 +119,54 @@ def gpt(project):
 
 
 def test_without_a_recipe_a_checkpoint_has_the_settings_of_its_paper(labelled, bert, gpt):
-    """The learning rate, the epochs and the batch size are those of Devlin et al. 2019, appendix A.3."""
-    for kind, model in {"bert": "BERT", "gpt": "GPTWithSpecialTokens"}.items():
+    """The papers are Devlin et al. 2019, appendix A.3, and Radford et al. 2018, section 4.1."""
+    for kind, model, lr, batch_size, warmup in (
+        ("bert", "BERT", 5e-5, 16, 0.1), ("gpt", "GPTWithSpecialTokens", 6.25e-5, 32, 0.002),
+    ):  # fmt: skip
         done = labelled.succeed("finetune", "task=sst2", f"init=hf:tiny-{kind}", "max_steps=1", RETABLE_DATA="data")
         cell = labelled.folder / f"outputs/finetune/grammar/sst2-finetuned_{kind}-1"
         assert f"{cell.relative_to(labelled.folder)}: validation/accuracy" in done.stdout
         cfg = OmegaConf.load(cell / "config.yaml")
         assert cfg.model._target_.rpartition(".")[2] == model and cfg.model.max_length == 32
-        assert (cfg.optimizer.lr, cfg.epochs, cfg.batch_size, cfg.optimizer.weight_decay) == (5e-5, 3, 16, 0.01)
+        assert (cfg.optimizer.lr, cfg.epochs, cfg.batch_size, cfg.optimizer.weight_decay) == (lr, 3, batch_size, 0.01)
         assert cfg.schedule._target_ == "retable.training.schedules.warmup_linear"
-        assert (cfg.schedule.warmup, cfg.schedule.final) == (0.1, 0.0)
+        assert (cfg.schedule.warmup, cfg.schedule.final) == (warmup, 0.0)
+
+
+def test_without_a_recipe_a_t5_writes_labels(labelled):
+    sizes = {"d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": 1, "num_heads": 2, "decoder_start_token_id": 0}
+    write(labelled.folder / "small-t5", "t5", "T5ForConditionalGeneration", **sizes)
+    labelled.succeed(
+        "finetune", "task=sst2", "init=hf:small-t5", "answers=[bird,cat]", "max_steps=1", RETABLE_DATA="data"
+    )
+    cfg = OmegaConf.load(labelled.folder / "outputs/finetune/grammar/sst2-finetuned_t5-1/config.yaml")
+    assert cfg.model._target_ == "retable.models.t5.T5"
+    assert (cfg.optimizer.lr, cfg.epochs, cfg.batch_size, cfg.schedule.warmup) == (3e-4, 3, 16, 0.1)
+
+
+def test_the_maximum_length_is_of_the_command_or_of_a_recipe_without_sizes(labelled, bert, monkeypatch):
+    monkeypatch.chdir(labelled.folder)
+    lengths = []
+    for recipe, longest, overrides in (
+        ("finetuned_bert", None, []),
+        ("finetuned_bert", 8, []),
+        ("bert", 8, []),
+        ("bert", 8, ["model.max_length=8"]),
+    ):
+        cfg = composed("finetune", recipe, "init=hf:tiny-bert", "task=sst2")
+        cfg.model.max_length = longest
+        use_checkpoint_config(cfg, overrides)
+        lengths.append((cfg.model.max_length, cfg.init.get("max_length")))
+    assert lengths == [(32, None), (8, 8), (32, None), (8, 8)]
+
+
+def test_more_positions_than_the_configuration_has_are_an_error(tmp_path):
+    write(tmp_path, "bert", "BertForPreTraining", **BERTISH)
+    settings = read_json(tmp_path / "config.json")
+    write_json(tmp_path / "config.json", settings | {"max_position_embeddings": 16})
+    for longest in ({}, {"max_length": 8}):
+        with pytest.raises(UsageError, match=r"the weights lack positions\.weight as config\.json describes it"):
+            _ = Checkpoint(str(tmp_path), **longest).weights
 
 
 def test_labels_of_a_file_are_learnt_from_one_command_and_predicted(labelled, bert):
@@ -148,6 +188,9 @@ def test_labels_of_a_file_are_learnt_from_one_command_and_predicted(labelled, be
 @pytest.mark.parametrize(("overrides", "message"), [
     (["init=hf:tiny-bert", "model.max_length=2"], "model.max_length=2 is out of range; write 3 to 32"),
     (["init=hf:tiny-bert", "model.max_length=33"], "model.max_length=33 is out of range; write 3 to 32"),
+    (["init=hf:tiny-bert", "model.max_length=abc"], "model.max_length=abc should be a whole number"),
+    (["init=hf:tiny-bert", "model.max_length=[8]"], 'model.max_length="[8]" should be a whole number'),
+    (["init=hf:tiny-bert,random", "-m"], "init=hf:tiny-bert,random has a checkpoint and a value without hf:; write re"),
     (["init=hf:tiny-bert,hf:tiny-gpt", "-m"], "init=hf:tiny-bert,hf:tiny-gpt names checkpoints of several kinds: BERT"),
     (["init=hf:tiny-bert", "task=own_labels"], "task.files.train has no value; write task.files.train=…"),
 ])  # fmt: skip

@@ -45,6 +45,21 @@ REFUSED = [
     (f"finetune {SENTIMENT} optimizer=sgd", "adamw", "write optimizer._target_=retable.training.optimizers.sgd"),
     (f"finetune {SENTIMENT} schedule=constant", "warmup_cosine",
      "write schedule._target_=retable.training.schedules.constant"),
+    # Tasks read the settings of their optimizer and schedule under `finetuning`.
+    *((f"finetune {SENTIMENT} recipe=encoders/bilstm optimizer={optimizer}{setting}", message)
+      for optimizer, setting, message in (
+          ("momentum_sgd", "", "finetuning.optimizer.momentum is missing; momentum_sgd requires it"),
+          ("momentum_sgd", " optimizer.momentum=0.9", "value yet; write +finetuning.optimizer.momentum="),
+          ("momentum_sgd", " finetuning.optimizer.momentum=0.9", "value yet; write +finetuning.optimizer.momentum="),
+          ("momentum_sgd", " +finetuning.optimizer.momentum=0.9", "finetuning.schedule.rate is missing"),
+          ("momentum_sgd", " schedule.rate=0.1", "value yet; write +finetuning.schedule.rate="),
+          ("adadelta", " optimizer.rho=0.9", "value yet; write +finetuning.optimizer.rho="),
+          ("adagrad_l2", " optimizer.lr=0.1", "unknown setting optimizer.lr; write finetuning.lr"),
+      )),
+    (f"finetune {SENTIMENT} recipe=taggers/ma_hovy_bilstm schedule.rate=0.1",
+     "unknown setting schedule.rate; write finetuning.schedule.rate"),
+    (f"finetune {SENTIMENT} recipe=encoders/bilstm ~finetuning.lr",
+     "recipe=encoders/bilstm has no setting finetuning.lr; write +finetuning.lr="),
     (f"finetune {SENTIMENT} task.sentences=[text]", "'text'", "'sentence'", "train.tsv"),
     (f"embed {TINY} objective=weighted_least_squares", "write recipe=vectors/glove"),
     (f"embed {TINY} recipe=vectors/glove objective=negative_sampling", "write recipe=vectors/skipgram, vectors/cbow"),

@@ -112,6 +112,13 @@ def test_a_checkpoint_of_transformers_brings_no_cells_and_where_a_task_is_learnt
     assert on.command.endswith(" init=hf:mine/bert system=bert_on seed=1")
 
 
+@pytest.mark.parametrize("start", ["hf:gpt2", "hf:gpt2@main", "hf:mine/gpt2@refs/pr/1", "hf:folder/of/gpt2"])
+def test_the_name_of_a_checkpoint_has_no_owner_and_no_revision(start):
+    systems = [{"of": "gpt", "as": "from_{init}", "init": start, "task": "sst2"}]
+    cells = expand(CONF, "mine", {"corpus": "grammar", "systems": systems}).cells
+    assert cells["finetune/grammar/sst2-from_gpt2-1"].settings["init"] == start
+
+
 def test_a_sentence_encoder_needs_a_checkpoint_and_no_tokens():
     entry = {"of": "sentence_encoder", "as": "minilm", "init": "hf:mine/minilm"}
     content = {"corpus": "sts", "systems": [entry], "benchmarks": {"sentence_similarity": "all"}}

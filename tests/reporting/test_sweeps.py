@@ -6,8 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from retable.core.errors import UsageError
 from retable.reporting import sweeps
-from tests.reporting.specifications import lines
+from tests.reporting.specifications import SPECIFICATIONS, lines
+from tests.reporting.written import write_report
 
 
 def trials(direction: str = "minimize", n: int = 12, **columns: list) -> pd.DataFrame:
@@ -51,6 +53,36 @@ def test_the_table_has_a_row_a_trial_the_best_first():
     assert rows[3]["validation/loss"].text == "" and rows[0]["Cell"].text == "pretrain/ptb/lstm-1"
     highest = lines(sweeps.sweep_table(frame.assign(direction="maximize")), panel)
     assert [row["Trial"].text for row in highest] == ["0", "1", "2", "3"]
+
+
+def test_a_report_has_the_tables_of_sweeps_under_any_title(tmp_path):
+    titles = {"Learning rates: a/b": trials(n=3), 2024: trials(n=2)}
+    tables = write_report("mine", {"pretrain": []}, tmp_path / "results", SPECIFICATIONS, sweeps=titles)
+    assert [table.title for table in tables if table.name.startswith("trials")] == ["Learning rates: a/b", "2024"]
+    written = {path.name: len(pd.read_csv(path)) for path in (tmp_path / "results").glob("trials*.csv")}
+    assert written == {"trials-Learning-rates--a-b.csv": 3, "trials-2024.csv": 2}
+    page = (tmp_path / "results/report.html").read_text(encoding="utf-8")
+    summary = (tmp_path / "results/report.md").read_text(encoding="utf-8")
+    for title in titles:
+        assert f"{title}" in page and f"### {title}" in summary
+    with pytest.raises(UsageError, match=r"sweeps: the tables 'a/b' and 'a b' would both be in the file trials-a-b.c"):
+        write_report("mine", {}, tmp_path / "none", SPECIFICATIONS, sweeps={"a/b": trials(), "a b": trials()})
+    assert not [*(tmp_path / "none").iterdir()]
+
+
+@pytest.mark.parametrize(("content", "message"), [
+    (None, "trials.csv cannot be read: .*No such file"),
+    ("", "trials.csv cannot be read: No columns"),
+    ("trial,state,value,step,cell,metric\n", "trials.csv has no seconds, direction; run the sweep again$"),
+    (",".join(sweeps.FACTS), "trials.csv has no row; run the sweep again$"),
+    (f"{','.join(sweeps.FACTS)}\n0,complete,low,,2,a,validation/loss,minimize\n", "trials.csv cannot be read: could n"),
+])  # fmt: skip
+def test_what_is_wrong_with_trials_is_said_in_one_line(tmp_path, content, message):
+    if content is not None:
+        (tmp_path / "trials.csv").write_text(content, encoding="utf-8")
+    with pytest.raises(UsageError, match=f"^{tmp_path}/{message}") as error:
+        sweeps.read_trials(tmp_path / "trials.csv")
+    assert "\n" not in str(error.value)
 
 
 def test_importance_finds_the_setting_that_decides():

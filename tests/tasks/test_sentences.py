@@ -54,12 +54,33 @@ def test_the_classes_may_be_the_labels_in_the_training_file(build):
     elsewhere.recall(task.learnt())  # as in a trained cell: the training file is not read
     assert elsewhere.labels.names == ["bad", "good", "so-so"]
     assert build().learnt() == {}
-    with pytest.raises(UsageError, match=r"validation.tsv, line 2: label 'worse' is not one of 'bad', 'good', 'so-so'"):
-        build({"train": "".join(rows), "validation": "1\ta\tworse\n"}, labels="all").examples("validation")
     with pytest.raises(UsageError, match=r"train.tsv: 6 rows have 6 different values in column 'id', too many for lab"):
         build({"train": "".join(f"{i}\ta\tgood\n" for i in range(6))}, labels="all", label="id").examples("train")
     with pytest.raises(UsageError, match=r"train.tsv has no column 'gold'; set .*: 'id', 'text', 'label'"):
         build(labels="all", label="gold").examples("train")
+
+
+@pytest.mark.parametrize(("split", "row", "message"), [
+    ("train", "1\ta\t\n", "line 2 has an empty 'label'; write a label, or remove the row$"),
+    ("validation", "1\ta\t \n", "line 2 has an empty 'label'; write a label, or remove the row$"),
+    ("train", "", "has no examples; the train split needs one or more$"),
+    *[(split, "1\ta\tworse\n", r"line 2: label 'worse' does not occur in the training file, \S+train.tsv, which has "
+       "'bad', 'good'; correct the label, remove the row, or add rows with this label to the training file$")
+      for split in ("validation", "test")],
+])  # fmt: skip
+def test_what_is_wrong_with_labels_of_the_file_is_said(build, tmp_path, split, row, message):
+    rows = "8\tb\tgood\n9\tc\tbad\n" * 2
+    task = build({"train": rows, split: row + rows if row else ""}, labels="all")
+    with pytest.raises(UsageError, match=rf"^{tmp_path / split}.tsv,? {message}"):
+        task.examples(split)
+    assert build({"validation": "1\ta\t\n"}, labels=["good", ""]).examples("validation") == [Example(("a",), 1)]
+
+
+def test_text_that_is_not_a_label_is_shown_as_such(build):
+    task = build({"train": "1\ta\tno\n2\tb\tyes\n" * 2}, labels="all")
+    assert [task.shown(place) for place in (0, 1, 2)] == ["'no'", "'yes'", "a text that is not a label"]
+    scored = build(labels=None, scores=[0, 5], metrics=["pearson"])
+    assert [scored.shown(2.5), scored.shown(-1)] == ["2.5", "a text that is not a label"]
 
 
 def test_a_test_set_may_have_no_labels(build):
@@ -153,6 +174,9 @@ def test_missing_files_and_values_are_named(build, tmp_path, monkeypatch):
     ({"sentences": ["a", "b", "c"]}, "has 3 columns"),
     ({"scores": [0, 5]}, "classes or scores"),
     ({"labels": None}, "classes or scores"),
+    ({"labels": "all", "metrics": ["f1"]}, r"task.metrics=\['f1'\]: f1 needs two labels.* write, .*task.labels=\["),
+    ({"labels": ["a", "b", "c"], "metrics": ["f1"]}, r"task.metrics=\['f1'\]: f1 needs two labels"),
+    ({"labels": None, "scores": [0, 5], "metrics": ["f1"]}, "do not fit the labels; write one or more of pearson, "),
     ({"prompt": {"a": "x"}}, r"task.prompt has names for \['a'\]; write a name for each of \['text'\]"),
     ({"contents": {"train": None}}, "write task.files.train=FILE"),
     ({"contents": {"validation": None}}, "write task.files.validation=FILE"),

@@ -25,9 +25,9 @@ from retable.objectives.text_to_text import TextToText
 from retable.tokenizers.pretrained import read_tokenizer, tokenizer_files
 from retable.tokenizers.tokenizer import Tokenizer
 
+SHORTEST = 3  # tokens: [CLS], one token of the text, [SEP]
 # Files to download. Other files of a repository on the hub, such as weights in other libraries' formats, are not
 # needed.
-SHORTEST = 3  # tokens: [CLS], one token of the text, [SEP]
 SNAPSHOT = ("*.json", "*.txt", "*.safetensors", "pytorch_model*.bin")
 SOFTMAXES = (CausalLM, TextToText)  # objectives whose head is only a softmax layer, which may be tied to the embedding
 ENCODER = "retable.evaluation.sentence_encoder.PooledEncoder"
@@ -66,8 +66,8 @@ class Checkpoint:
             self._settings = family.read(self._config, str(path))
         except (KeyError, TypeError) as error:
             raise UsageError(f"{path} lacks settings of a {family.name} ({error}); download it again") from None
+        self._positions = most = self._settings.get("max_length", 0)
         if max_length is not None:
-            most = self._settings.get("max_length", 0)
             if not SHORTEST <= max_length <= most:
                 hint = f"write {SHORTEST} to {most}" if most else "the checkpoint has no maximum; leave it out"
                 raise UsageError(f"model.max_length={max_length} is out of range; {hint}")
@@ -144,7 +144,7 @@ class Checkpoint:
             model: nn.Module = self._family.model(**{k: v for k, v in self.model.items() if k != "_target_"})
         shapes = {f"model.{name}": weight.shape for name, weight in model.named_parameters()}
         ours = to_ours(self._layers, shapes, self._theirs)
-        if (positions := ours.get("model.positions.weight")) is not None:
+        if (positions := ours.get("model.positions.weight")) is not None and len(positions) == self._positions:
             ours["model.positions.weight"] = positions[: self._settings["max_length"]]
         if not self._family.has_segments:
             ours["model.segments.weight"] = torch.zeros(shapes["model.segments.weight"])

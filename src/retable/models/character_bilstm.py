@@ -11,7 +11,7 @@ Departures:
   paper, such a word has its own vector, and is replaced by the unknown word with probability 0.5.
 
 Not stated in the paper, and as in the authors' code (glample/tagger): the width of the hidden layer, which is that of
-one LSTM, its tanh, and the initial weights.
+one LSTM, its tanh, the trained first states of the LSTMs, and the initial weights.
 
 B batch, T time, D d_model, E d_embedding, S d_spelling, W different words, L symbols of a word.
 

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 
 class CoupledLSTM(nn.Module):
-    """An LSTM layer that maps (B, T, N) to (B, T, D), from left to right, with states of 0 before the first step.
+    """An LSTM layer that maps (B, T, N) to (B, T, D), from left to right.
 
-    Initial weights are uniform with the variance 2 / (rows + columns) for each matrix, and biases are 0, as in the
-    authors' code (glample/tagger).
+    As in the authors' code (glample/tagger), the states before the first step are trained, and are 0 before training.
+    Initial weights are uniform with the variance 2 / (rows + columns) for each matrix, and biases are 0.
     """
 
     def __init__(self, d_input: int, d_model: int):
@@ -26,6 +26,7 @@ class CoupledLSTM(nn.Module):
         self.recurrent = nn.Parameter(torch.empty(3 * d_model, d_model))
         self.from_cells = nn.Parameter(torch.empty(2 * d_model, d_model))  # to the input gate and the output gate
         self.bias = nn.Parameter(torch.zeros(3 * d_model))
+        self.first = nn.Parameter(torch.zeros(2, d_model))  # the hidden state and the cells before the first step
         for matrices in (self.weight, self.recurrent, self.from_cells):
             for matrix in matrices.data.split(d_model):
                 nn.init.xavier_uniform_(matrix)
@@ -34,7 +35,7 @@ class CoupledLSTM(nn.Module):
         """Return the hidden states (B, T, D) of inputs (B, T, N)."""
         to_input, to_output = self.from_cells.mT.chunk(2, dim=1)
         read = F.linear(inputs, self.weight, self.bias).unbind(1)  # for each step, (B, 3D)
-        h = c = inputs.new_zeros(len(inputs), len(to_input))
+        h, c = self.first[:, None].expand(-1, len(inputs), -1)
         hidden = []
         for step in read:
             i, z, o = torch.addmm(step, h, self.recurrent.T).chunk(3, dim=1)

@@ -23,7 +23,7 @@ from retable.planning.schema import REPORT_KEYS, parse, require_systems
 
 _NAME = re.compile(r"[A-Za-z0-9][\w+-]*", re.ASCII)  # without . and =, because DVC's option `-S` splits names there
 _PLACE = re.compile(r"[\w./+-]+", re.ASCII)
-_REVISION = re.compile(r"(hf:[\w.-]+/[\w.-]+)@.+")  # of a checkpoint of the hub
+_REVISION = re.compile(r"(hf:[\w.-]+(?:/[\w.-]+)?)@.+")  # of a checkpoint of the hub
 _SEED = re.compile(r"-\d+(?=/|$)")  # a seed at the end of a cell's name
 _SETTING = re.compile(r"[+~]{0,2}[A-Za-z_][\w./@-]*")
 _OF_THE_MACHINE = {"hydra", "callbacks", "logger"}

@@ -55,7 +55,7 @@ from retable.reporting.scaling_laws import (
 )
 from retable.reporting.shots import shots_figures
 from retable.reporting.spreadsheets import write_csv
-from retable.reporting.sweeps import sweep_table
+from retable.reporting.sweeps import sweep_tables
 from retable.reporting.tables import Specification, rows_tables, write_table, write_tables
 from retable.reporting.vectors import planes, size_curves
 
@@ -76,7 +76,7 @@ def write_report(
     tuned: str | None = None,
     rates: Mapping[str, Mapping[str, float]] | None = None,
     chosen_by: Mapping[str, str] | None = None,
-    sweeps: Mapping[str, pd.DataFrame] | None = None,
+    sweeps: Mapping[str | int, pd.DataFrame] | None = None,
     scaling_laws: str | None = None,
     lacks: Mapping[str, Mapping[str, str]] | None = None,
     makings: Mapping[str, Making] | None = None,
@@ -146,6 +146,7 @@ def write_report(
         scores = scores_by_labels(label_efficiency, values)
         compared += of_rows("label-efficiency", scores)
         by_labels = label_efficiency_figures(label_efficiency, scores)
+    swept = [*sweep_tables(sweeps or {})]
     laws = {}
     if scaling_laws is not None:
         laws = fitted(scaling_points(scaling_laws, results.get("pretrain", []), values))
@@ -169,7 +170,7 @@ def write_report(
         of_rows("scaling", scaling_rows(everything)),
         heads_tables(everything),
         samples_tables(everything),
-        ((sweep_table(trials, name), trials) for name, trials in (sweeps or {}).items()),
+        swept,
         of_rows("lacking", missing_inputs_rows(lacks or {})),
     ):
         tables += [write_table(table, rows, out) for table, rows in pairs]

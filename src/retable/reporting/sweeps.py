@@ -11,7 +11,7 @@ The trials of a sweep are a frame with a row per trial and these columns:
 All other columns are the settings that the sweep varies, named as on the command line.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from retable.core.errors import UsageError, reading
 from retable.reporting.figures import COLOURS, FAINT, WIDTH, Figure, axis_width, svg_of, titled
-from retable.reporting.markup import Column, Row, Table, Value, markdown_table
+from retable.reporting.markup import Column, Row, Table, Value, anchor, markdown_table
 from retable.reporting.page import report_page
 from retable.reporting.results import COLUMNS
 
@@ -85,7 +85,24 @@ def sweep_table(trials: pd.DataFrame, name: str = "") -> Table:
         seconds = "" if pd.isna(row["seconds"]) else f"{row['seconds']:.0f}"
         rows.append(Row([*values, Value(seconds), Value(str(row["cell"]).removeprefix("outputs/"))]))
     notes = [PRUNED_NOTE] if (trials["state"] == PRUNED).any() else []
-    return Table(f"trials{f'-{name}' if name else ''}", name or "Trials", columns, {"": rows}, notes)
+    return Table(anchor(name, "trials-") if name else "trials", name or "Trials", columns, {"": rows}, notes)
+
+
+def sweep_tables(sweeps: Mapping[str | int, pd.DataFrame]) -> Iterator[tuple[Table, pd.DataFrame]]:
+    """Yield the table of each sweep with its trials; `sweeps` maps the titles of the tables to the trials.
+
+    Raises: UsageError: the files of two tables would have the same name.
+    """
+    titles: dict[str, str | int] = {}
+    for title, trials in sweeps.items():
+        table = sweep_table(trials, str(title))
+        if table.name in titles:
+            raise UsageError(
+                f"sweeps: the tables {titles[table.name]!r} and {title!r} would both be in the file {table.name}.csv; "
+                "write titles that differ in letters or digits"
+            )
+        titles[table.name] = title
+        yield table, trials
 
 
 def write_sweep(title: str, sweeps: Mapping[str, pd.DataFrame], folder: Path) -> Path:

@@ -131,6 +131,11 @@ class SentenceTask(Labelled, Task[Example, float]):
             self._labels = Classes(labels) if labels is not None else Scores(*scores or ())
         self._reads_labels = labels == "all"
         known = [name for name in (OF_CLASSES if labels is not None else OF_SCORES) if self._fits(name)]
+        if labels is not None and "f1" in self.metrics and "f1" not in known:
+            raise UsageError(
+                f"task.metrics={self.metrics}: f1 needs two labels, with the one to score last; write, for example, "
+                "task.labels=[bad,good], or remove f1"
+            )
         if not self.metrics or not set(self.metrics) <= set(known):
             raise UsageError(
                 f"task.metrics={self.metrics} do not fit the labels; write one or more of {', '.join(known)}"
@@ -180,11 +185,14 @@ class SentenceTask(Labelled, Task[Example, float]):
     def _labels_in_file(self) -> list[str]:
         """Return the different labels of the training file, sorted.
 
-        Raises: UsageError: the column has a different value in most rows, so it is not a column of labels.
+        Raises: UsageError: a label is empty, the file has no rows, or the column has a different value in most rows, so
+            it is not a column of labels.
         """
         path, table = self._table("train")
         column = self._label_column(path, table.columns)
-        counts = Counter(_value(path, row, column).strip() for row in table.rows)
+        counts = Counter(self._label_text(path, row, column) for row in table.rows)
+        if not counts:
+            raise UsageError(f"{path} has no examples; the train split needs one or more")
         if len(counts) > max(counts.total() / 2, 2):
             raise UsageError(
                 f"{path}: {counts.total()} rows have {len(counts)} different values in column {column!r}, too many for "
@@ -263,8 +271,8 @@ class SentenceTask(Labelled, Task[Example, float]):
             if plain(written) != plain(back):
                 raise UsageError(
                     f"the tokenizer turns the label {written!r} into {back!r}; use a subword tokenizer, "
-                    "tokenizer=unigram or tokenizer=bpe, or write another text for each class, as in "
-                    "answers=[bad,good]"
+                    "tokenizer=unigram or tokenizer=bpe, or write another text for each of "
+                    f"{', '.join(self.labels.names) or 'the labels'}, as in answers=[bad,good]"
                 )
         end = ends_of_sequences(model, tokenizer)[1]
 
@@ -291,7 +299,9 @@ class SentenceTask(Labelled, Task[Example, float]):
         return pd.DataFrame({"unit": range(len(labels)), "label": labels, "prediction": predictions})
 
     def shown(self, prediction: float) -> str:
-        if not isinstance(self.labels, Classes) or prediction == self.labels.none:
+        if prediction == self.labels.none:
+            return "a text that is not a label"
+        if not isinstance(self.labels, Classes):
             return super().shown(prediction)
         return repr(self.labels.names[int(prediction)])
 
@@ -388,8 +398,15 @@ class SentenceTask(Labelled, Task[Example, float]):
         for row in table.rows:
             label = None
             if not unlabelled:
+                text = self._label_text(path, row, label_column)
+                if self._reads_labels and text not in self.labels.names:
+                    raise UsageError(
+                        f"{path}, {row.place}: label {text!r} does not occur in the training file, "
+                        f"{self._files['train']['path']}, which has {', '.join(map(repr, self.labels.names))}; "
+                        "correct the label, remove the row, or add rows with this label to the training file"
+                    )
                 try:
-                    label = self.labels.read(_value(path, row, label_column).strip())
+                    label = self.labels.read(text)
                 except ValueError as error:
                     raise UsageError(f"{path}, {row.place}: {error}") from None
                 if label is None:
@@ -409,6 +426,16 @@ class SentenceTask(Labelled, Task[Example, float]):
             return path, read_by_class({label: Path(file) for label, file in by_class.items()}, **form)
         self._require_settings(form)
         return path, self._read(path, **form)
+
+    def _label_text(self, path: Path, row: Row, column: str) -> str:
+        """Return the text of a row's label.
+
+        Raises: UsageError: the value is missing; or it is empty, and the classes are the labels in the training file.
+        """
+        text = _value(path, row, column).strip()
+        if self._reads_labels and not text:
+            raise UsageError(f"{path}, {row.place} has an empty {column!r}; write a label, or remove the row")
+        return text
 
     def _label_column(self, path: Path, columns: Sequence[str]) -> str:
         return _require_column(path, columns, next((name for name in self.label if name in columns), self.label[0]))
