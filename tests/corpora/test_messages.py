@@ -25,6 +25,7 @@ from retable.corpora.text8 import write_text8
 from retable.models.arpa import read_arpa
 from retable.models.vector_files import read_vectors
 from retable.tasks.table import read_table
+from retable.tasks.tagged import TaggedFiles
 from retable.tokenizers.pretrained import load
 
 WORDS = {"0": "bad", "1": "good"}
@@ -99,6 +100,7 @@ def twice(content: str) -> str:
 # Maps a file name, and a word if a reader has settings, to the reader.
 READERS = {
     "a.txt": read_tagged,
+    "a.txt task": lambda path: TaggedFiles(str(path), str(path), str(path)).splits(),
     "a.txt tag=2": partial(read_tagged, tag=2),
     "a.txt word=-3": partial(read_tagged, word=-3),
     "a.conllu": read_conllu,
@@ -129,8 +131,6 @@ MISTAKES: dict[str, list[tuple[str | bytes, str]]] = {
         ("-DOCSTART- O\n\na B\n\nb c O\n", r"line 5: expects 2 columns, as in line 3, but got 3"),
         ("# two words\na B\n", r"line 2: expects 3 columns, as in line 1, but got 2; .* and no comments"),
         ("a X Y B\n# id = 1\n", r"line 2: the line is a comment; remove the comments"),
-        ("a\nb\n", r"line 1: word=0 and tag=-1 are the same column; separate the columns"),
-        ("a,B\n", r"line 1: word=0 and tag=-1 are the same column"),
         ("a B\nb\rc B\n", r"line 2: a carriage return \(CR\) is inside the line; remove it, or end the line"),
         ("a B\rb B\nc B\n", r"line 1: a carriage return \(CR\) is inside the line"),
         ("a B\nb\r B\n", r"line 2: a carriage return \(CR\) is inside the line"),
@@ -138,6 +138,10 @@ MISTAKES: dict[str, list[tuple[str | bytes, str]]] = {
         ("\n\n", r"has no sentences; write one word per line"),
         ("-DOCSTART- O\n", r"has no sentences"),
         (b"a B\n\xff B\n", r"line 2: byte 1 of the line is not UTF-8"),
+    ],
+    "a.txt task": [
+        ("a\nb\n", r": the words and the tags are the same column; separate the columns of the file by spaces"),
+        ("a,B\n", r": the words and the tags are the same column"),
     ],
     "a.txt tag=2": [
         ("a B\n", r"line 1: tag=2 does not exist; the line has 2 columns: write 0 to 1, or −1 for the last column")

@@ -137,6 +137,9 @@ def test_no_two_systems_of_the_gallery_are_one():
 
 
 @pytest.mark.parametrize("path", sorted((CONF / "sweep").glob("*.yaml")), ids=lambda path: path.stem)
-def test_a_search_of_its_own_file_composes(path):
+def test_a_sweep_of_its_own_file_composes(path):
+    """A sweep of discrete values is a grid; a sweep with intervals is a search."""
     cfg = compose_config("pretrain", ["recipe=recurrent/lstm", f"+sweep={path.stem}"], hydra=True)
-    assert cfg.hydra.sweeper._target_ == "hydra_plugins.retable.Search" and cfg.hydra.sweeper.params
+    searches = any("interval(" in str(values) for values in cfg.hydra.sweeper.params.values())
+    assert cfg.hydra.sweeper._target_ == f"hydra_plugins.retable.{'Search' if searches else 'Grid'}"
+    assert cfg.hydra.sweeper.params

@@ -46,7 +46,7 @@ def read_tagged(
             None, all types are used.
 
     Raises: UsageError: the file is missing or has no sentences, a column does not exist, the number of columns varies,
-        the word and the tag are in the same column, or a line is a comment.
+        or a line is a comment.
     """
     sentences: list[TaggedSentence] = []
     width = first = 0
@@ -57,11 +57,6 @@ def read_tagged(
             if not width:
                 width, first = len(row.fields), row.line
                 require_columns(path, row, word=word, tag=tag, pos=word if pos is None else pos)
-                if word % width == tag % width:
-                    raise UsageError(
-                        f"{path}, line {first}: word={word} and tag={tag} are the same column; separate the columns of "
-                        "the file by spaces or tabs"
-                    )
             if len(row.fields) != width:
                 raise UsageError(
                     f"{path}, line {row.line}: expects {width} columns, as in line {first}, but got "

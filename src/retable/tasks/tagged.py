@@ -71,9 +71,15 @@ class TaggedFiles:
     def splits(self) -> dict[str, list[TaggedSentence]]:
         """Return the sentences of the splits train, validation and test.
 
-        Raises: UsageError: a file is missing or malformed, or `held_out` leaves no training sentence.
+        Raises: UsageError: a file is missing or malformed, its words are also its tags, or `held_out` leaves no
+            training sentence.
         """
         splits = {split: self._read(Path(path)) for split, path in self._paths.items() if path is not None}
+        if same := next((name for name, read in splits.items() if all(each.words == each.tags for each in read)), None):
+            raise UsageError(
+                f"{self._paths[same]}: the words and the tags are the same column; separate the columns of the file by "
+                "spaces or tabs"
+            )
         if self._held_out:
             train = splits["train"]
             places = _places(train)
