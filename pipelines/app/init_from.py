@@ -172,7 +172,8 @@ def freeze(model: Model) -> None:
 def initialise_input(model: Model, cfg: DictConfig, words: Sequence[str], pretrained: Pretrained | None) -> None:
     """Initialise the input layer with pretrained word vectors, if `embedding` names a file.
 
-    With `cfg.freeze_embedding`, the layer is not trained. A line in the log has the numbers of words with a vector.
+    With `cfg.freeze_embedding`, the layer is not trained. With `cfg.rescale=false`, the vectors keep their lengths. A
+    line in the log has the numbers of words with a vector.
 
     Args:
         words: the word of each row of the input layer.
@@ -182,6 +183,8 @@ def initialise_input(model: Model, cfg: DictConfig, words: Sequence[str], pretra
     if cfg.embedding == "random":
         if cfg.get("lookup") is not None:
             raise UsageError("lookup= is for word vectors from a file; write embedding=FILE, or remove lookup")
+        if "rescale" in cfg:
+            raise UsageError("rescale= is for word vectors from a file; write embedding=FILE, or remove rescale")
         if cfg.freeze_embedding:
             raise UsageError(
                 "freeze_embedding=true would freeze random vectors; write embedding=FILE, or remove freeze_embedding"
@@ -196,7 +199,7 @@ def initialise_input(model: Model, cfg: DictConfig, words: Sequence[str], pretra
             f"the vectors of {cfg.embedding} have {width} dimensions, but the model's have {embedding.embedding_dim}; "
             f"write model.{name}={width}"
         )
-    initialise_embedding(embedding, words, pretrained.words, pretrained.vectors)
+    initialise_embedding(embedding, words, pretrained.words, pretrained.vectors, cfg.get("rescale", True))
     if cfg.freeze_embedding:
         embedding.requires_grad_(False)
     if is_main_process():

@@ -155,6 +155,7 @@ class Initialised(Training):
     init: CellName | Mapping[str, Any]
     embedding: Name
     lookup: Sequence[Form]
+    rescale: bool
     freeze_embedding: bool
 
 

@@ -31,7 +31,8 @@ from retable.planning.study import read_study
 from retable.reporting.sweeps import best_of, read_trials, settings_of
 
 SHORTER = ("budget", "corpus", "epochs", "max_steps", "examples")  # settings that make trials cheaper than full runs
-OF_A_CELL = ("seed", "system", "init", "embedding", "lookup", "budget", "out", "cell", "cells")  # no recipe has these
+# No recipe has these settings.
+OF_A_CELL = ("seed", "system", "init", "embedding", "lookup", "rescale", "budget", "out", "cell", "cells")
 SHOWN = 8  # largest number of stale cells listed per study
 
 

@@ -20,3 +20,5 @@ def test_known_words_take_their_vectors_at_the_embeddings_spread():
     chosen = torch.from_numpy(vectors[[2, 3, 0]])
     torch.testing.assert_close(after[1:4], chosen * (before.std() / chosen.std()))
     assert after[1:4].std().item() == pytest.approx(before.std().item(), rel=1e-5)
+    initialise_embedding(embedding, VOCABULARY, ["c", "z", "a", "b"], vectors, rescale=False)
+    assert torch.equal(embedding.weight.detach(), torch.cat([before[:1], chosen, before[4:]]))

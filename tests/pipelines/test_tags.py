@@ -100,6 +100,8 @@ def test_mistakes_about_vectors_are_named(tagged, overrides, data):
         ([f"{glove}.gz"], "glove.txt.gz is missing"),
         ([glove, "+lookup=[upper]"], "should be 'lower', 'zeros' or 'convention'"),
         (["+lookup=[lower]"], "lookup= is for word vectors from a file; write embedding=FILE, or remove lookup"),
+        (["+rescale=false"], "rescale= is for word vectors from a file; write embedding=FILE, or remove rescale"),
+        ([glove, "+rescale=2"], "rescale=2 should be "),
         (["freeze_embedding=true"], "freeze_embedding=true would freeze random vectors"),
     ):
         line = tagged.refuse("finetune", *others, *settings)

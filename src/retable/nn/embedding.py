@@ -13,13 +13,13 @@ from retable.core.errors import UsageError
 
 
 def initialise_embedding(
-    embedding: nn.Embedding, vocabulary: Sequence[str], words: Sequence[str], vectors: np.ndarray
+    embedding: nn.Embedding, vocabulary: Sequence[str], words: Sequence[str], vectors: np.ndarray, rescale: bool = True
 ) -> float:
     """Set the embeddings of all words with a pretrained vector; return the share of such words.
 
     Row i of the embedding is for `vocabulary[i]`. `vectors` (N, D) contains the pretrained vectors of `words` (N). Rows
-    of words without a pretrained vector do not change. The pretrained vectors are scaled to the standard deviation of
-    the initial embedding, because the rest of the model is initialised for inputs of this size.
+    of words without a pretrained vector do not change. With `rescale`, the pretrained vectors are scaled to the
+    standard deviation of the initial embedding, because the rest of the model is initialised for inputs of this size.
 
     Raises: UsageError: the dimensions differ, or no word has a vector.
     """
@@ -36,5 +36,5 @@ def initialise_embedding(
         )
     chosen = torch.from_numpy(vectors[[rows[vocabulary[i]] for i in known]])
     with torch.no_grad():
-        embedding.weight[known] = chosen * (embedding.weight.std() / chosen.std())
+        embedding.weight[known] = chosen * (embedding.weight.std() / chosen.std()) if rescale else chosen
     return len(known) / len(vocabulary)
