@@ -85,6 +85,20 @@ def bf16() -> None:
         pytest.skip("oneDNN has no bf16 for this processor")
 
 
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """Return a function that runs the command `retable`, and returns its exit code and what it prints."""
+    from pipelines.cli.main import main
+
+    def command(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["retable", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        return stopped.value.code, *capsys.readouterr()
+
+    return command
+
+
 @pytest.fixture(scope="session")
 def browser():
     """Start the system's Chromium without a window. Skip the test if there is none."""

@@ -14,6 +14,7 @@ from retable.core.artifacts import (
     environment,
     git_state,
     hardware,
+    read_json,
     read_record,
     read_run,
     record_file,
@@ -45,6 +46,13 @@ def test_metrics_are_flat_sorted_and_finite(tmp_path):
         with pytest.raises(UsageError, match=r"b is .*: the training has diverged"):
             write_metrics(tmp_path, {"a": 1.0, "b": value})
     assert json.loads((tmp_path / "metrics.json").read_text(encoding="utf-8")) == {"test/é": 2, "a": 0.1}
+
+
+@pytest.mark.parametrize("text", ["", "[]", "[" * 100_000])
+def test_a_file_of_numbers_that_is_damaged_is_told(text, tmp_path):
+    (tmp_path / "metrics.json").write_text(text)
+    with pytest.raises(UsageError, match=r"metrics.json is damaged"):
+        read_json(tmp_path / "metrics.json")
 
 
 @pytest.mark.parametrize("path", [

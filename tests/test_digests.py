@@ -31,6 +31,8 @@ def test_digests(tmp_path):
     (tmp_path / "a").write_bytes(b"abc")
     assert digest(tmp_path / "a") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     assert digest_of({"a": 1, "b": [2, "c"]}) == hashlib.sha256(b'{"a": 1, "b": [2, "c"]}').hexdigest()
+    with pytest.raises(OSError, match=r"\[Errno 5\] .*: '/proc/self/mem'$"):  # a file that opens, but cannot be read
+        digest(Path("/proc/self/mem"))
     assert digest_of({"b": [2, "c"], "a": 1}) == digest_of({"a": 1, "b": [2, "c"]}) != digest_of({"a": 1})
 
 

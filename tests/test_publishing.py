@@ -1,4 +1,5 @@
 import errno
+import fcntl
 import json
 import os
 import shutil
@@ -223,6 +224,26 @@ def test_one_process_makes_a_cell():
         assert in_another(lambda: take("gpt-1")) == ""  # another cell is free
         assert BENCH.exists()
     assert in_another(take) == ""
+
+
+def test_a_lock_is_waited_for_and_one_whose_file_was_removed_is_taken_again(monkeypatch):
+    """The file is held at the first try, and removed by its holder between the second one and its check."""
+    locked, slept, seen = fcntl.lockf, [], []
+
+    def lockf(file, how) -> None:
+        seen.append(file)
+        if len(seen) == 1:
+            raise BlockingIOError
+        locked(file, how)
+        if len(seen) == 2:
+            Path(file.name).unlink()
+            Path(file.name).touch()
+
+    monkeypatch.setattr(fcntl, "lockf", lockf)
+    monkeypatch.setattr("time.sleep", slept.append)
+    with exclusive(BENCH, OUT, patiently=True):
+        assert in_another(take).startswith(f"{OUT} is being made by process {os.getpid()} on ")
+    assert len(slept) == 1 and seen[0].closed and seen[1].closed and len(seen) == 3
 
 
 def test_a_killed_process_holds_no_lock():

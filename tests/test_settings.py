@@ -1,10 +1,12 @@
 """Test settings against signatures: how parts are built, and errors that name the setting."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 import yaml
+from annotated_types import MaxLen, MinLen
 
 from retable.core.errors import UsageError
 from retable.core.settings import (
@@ -21,6 +23,7 @@ from retable.core.settings import (
     require,
     resolve,
 )
+from retable.core.trust import PACKAGES, taken
 from retable.evaluation.likelihood import Scorer
 from retable.inference.build import build_model, build_objective
 from retable.inference.load import load
@@ -43,7 +46,9 @@ CARRIED = {"_target_": "retable.evaluation.likelihood.Carried", "rows": 1}
     (bool, [True], ["yes"], "x=yes should be true or false"),
     (bool | Literal["never"], ["never"], ["always"], "x=always should be"),
     (Literal["mean", "max"], ["max"], ["x"], "x=x should be 'mean' or 'max'"),
-    (str, ["x"], [3], "x=3 should be text"),
+    (str, ["x"], [3, "\ud800"], "x=.* should be text"),
+    (Annotated[str, MinLen(1)], ["x"], [""], "x='' should be a text that is not empty"),
+    (Annotated[Sequence[int], MaxLen(1)], [[3]], [[3, 4]], r"x=\[3, 4\] should be a list of at most 1"),
     (Sequence[int], [[3]], [3], "x=3 should be a list"),
     (Filters, [[[1, 32], [2, 64]]], [[]], r"x=\[\] should"),
     (Filters, [], [[[1, "a"]]], r"should be a whole number \(item 0.1\)"),
@@ -89,6 +94,35 @@ def test_a_part_of_other_settings(settings, message):
     with pytest.raises(UsageError) as refusal:
         check(LSTM | settings, "model", given=("init_range",) if "init_range" in settings else ())
     assert message in str(refusal.value)
+
+
+def test_what_cannot_be_built_is_told():
+    itself: dict[str, Any] = {}
+    itself["model"] = itself
+    with pytest.raises(UsageError, match=r"^model contains itself through a YAML alias; write the settings without"):
+        build(itself, "model")
+    odd = {"_target_": "retable.models.gpt.GPT", "d_model": 5, "n_layers": 1, "n_heads": 2, "max_length": 4}
+    with pytest.raises(UsageError, match=r"^model: d_model=5 must be a multiple of n_heads=2$"):
+        build(odd | {"dropout": 0.0}, "model", vocab_size=3)
+
+
+def test_annotations_of_a_trusted_package_may_be_texts(tmp_path, monkeypatch):
+    """A name that only type checkers import stands for any value; an import that fails is the package's own error."""
+    (tmp_path / "package_of_mine.py").write_text(
+        "from __future__ import annotations\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n"
+        "    from nowhere import Thing\nclass Tiny:\n    def __init__(self, width: int, thing: Thing): ...\n"
+    )
+    (tmp_path / "package_of_yours.py").write_text("import nowhere\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv(PACKAGES, "package_of_mine,package_of_yours")
+    check({"_target_": "package_of_mine.Tiny", "width": 3, "thing": "any"}, "model")
+    with pytest.raises(UsageError, match=r"model\.width=wide should be a whole number"):
+        check({"_target_": "package_of_mine.Tiny", "width": "wide", "thing": "any"}, "model")
+    with pytest.raises(ModuleNotFoundError, match="No module named 'nowhere'"):
+        resolve("package_of_yours.Tiny")
+    assert taken(["a", "--trust", "package_of_mine", "b"]) == ["a", "b"] and os.environ[PACKAGES].count("mine") == 1
+    with pytest.raises(UsageError, match=r"^--trust needs the name of a package; write --trust=NAME"):
+        taken(["a", "--trust"])
 
 
 def test_a_setting_that_is_missing():

@@ -32,7 +32,7 @@ LSTM = [TINY, "recipe=recurrent/lstm", "model.d_model=16", "model.dropout=0.2", 
 DDP = ["trainer=ddp", *TWO]
 CLASSIFIER = CELLS["finetune/grammar_tiny/sentiment-bilstm-1"]
 TRAINED = [place for place, words in CELLS.items() if words[0] in ("embed", "pretrain", "finetune")]
-TRAINED = [place for place in TRAINED if place.rpartition("/")[2] not in ("kn3-1", "cache-1")]
+TRAINED = [place for place in TRAINED if place.rpartition("/")[2] not in ("kn3-1", "cache-1", "lead_3-1")]
 # Settings that a user writes: small cells of every kind of system, here with more steps and checkpoints, and other
 # commands.
 COMMANDS = {

@@ -90,6 +90,13 @@ def test_parameters_and_statistics_are_saved_and_copied_and_they_give_the_same(n
     assert torch.equal(flat(other), before)
 
 
+def test_pretrained_weights_and_vectors_are_loaded_into_the_models_own_memory(name):
+    model = built(name)
+    own = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
+    for part in (*model.pretrained.values(), *filter(None, [model.input_embedding])):
+        assert {weight.untyped_storage().data_ptr() for weight in part.parameters()} <= own
+
+
 def test_dropout_acts_in_training_only(name):
     model, without = copy.deepcopy(built(name)), build(name)
     torch.testing.assert_close(flat(model), flat(without))

@@ -9,6 +9,7 @@ import pytest
 from retable.core.errors import UsageError
 from retable.corpora.benchmarks import write_lm1b, write_wikitext
 from retable.corpora.text import read_units
+from retable.corpora.text8 import write_text8
 from retable.data.encode import write_tokens
 from retable.tokenizers import word
 from retable.tokenizers.tokenizer import read_tokens
@@ -67,8 +68,9 @@ def test_wikitext_from_the_hub_is_the_same_text(wikitext, tmp_path, monkeypatch)
 def test_what_the_hub_refuses_is_one_line(tmp_path, monkeypatch, installed):
     load = Mock(side_effect=ConnectionError("no route"))
     monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load) if installed else None)
-    with pytest.raises(UsageError, match="cannot read hub:a/b: no route" if installed else "pip install"):
-        write_wikitext(tmp_path, "hub:a/b")
+    for write in (write_wikitext, write_text8):
+        with pytest.raises(UsageError, match="cannot read hub:a/b: no route" if installed else "pip install"):
+            write(tmp_path, "hub:a/b")
 
 
 def test_lm1b_reads_the_shards_in_order_and_is_whole_or_refused(tmp_path):

@@ -12,7 +12,7 @@ from retable.core.errors import UsageError
 from retable.corpora.benchmarks import write_lm1b, write_wikitext
 from retable.corpora.columns import read_tagged
 from retable.corpora.conllu import read_conllu
-from retable.corpora.coreference import read_documents
+from retable.corpora.coreference import DocumentFiles, read_documents
 from retable.corpora.cut import write_cut
 from retable.corpora.json_lines import parse, read_records
 from retable.corpora.minimal_pairs import BLiMP
@@ -106,6 +106,7 @@ READERS = {
     "a.conllu": read_conllu,
     "a.conll": partial(read_documents, word=0),
     "a.conll word=1": partial(read_documents, word=1),
+    "a.conll task": lambda path: DocumentFiles(*[str(path)] * 3).splits(),
     "a.props": partial(read_propositions, word=0, first=1),
     "a.jsonl": lambda path: read_choices(path, "ctx", "endings", "label"),
     "a.json": read_squad,
@@ -113,7 +114,7 @@ READERS = {
     "a.jsonl hellaswag": lambda path: HellaSwag(str(path)).read(),
     "a.jsonl lambada": lambda path: Lambada(str(path)).read(),
     "a.txt lambada": lambda path: Lambada(str(path)).read(),
-    "a.jsonl records": lambda path: [*read_records(path)],
+    "a.jsonl records": lambda path: [*read_records(path, texts=("a",))],
     "a.jsonl parse": lambda path: parse(path.read_text(), path, 3),
     "a.jsonl labelled": lambda path: Labelled(str(path), "label", WORDS).read(),
     "a.csv labelled": lambda path: Labelled(str(path), "label", WORDS).read(),
@@ -171,6 +172,7 @@ MISTAKES: dict[str, list[tuple[str | bytes, str]]] = {
         (f"#begin document d\n{END}", r"line 1: malformed; write #begin document \(name\); part 000"),
         ("\n", r"has no documents"),
     ],
+    "a.conll task": [(f"{BEGIN}{END}", r"d, part 000 has no words; remove the part")],
     "a.conll word=1": [(f"{BEGIN}a -\n\nb - -\nc\n{END}", r"line 5: word=1 does not exist; the line has 1 columns")],
     "a.props": [
         ("a (V*)\nb (A0*\n", r"line 2: \(A0\* in column 1 is not closed in its sentence; close it with \*\)"),
@@ -226,7 +228,7 @@ MISTAKES: dict[str, list[tuple[str | bytes, str]]] = {
     ],
     "a.jsonl lambada": [("\n", "has no")],
     "a.txt lambada": [("\n", "has no passages"), ("him\n", "passage 1: 'him' has only one word")],
-    "a.jsonl records": [("\n", "has no")],
+    "a.jsonl records": [("\n", "has no"), ('{"a": 3}', "line 1: 'a' must be a string")],
     "a.jsonl parse": [
         ("[" * 100_000, "line 3: not JSON, .*recursion"),
         ("9" * 5000, "line 3: not JSON, .*4300 digits"),
@@ -253,7 +255,10 @@ MISTAKES: dict[str, list[tuple[str | bytes, str]]] = {
     ],
     "a.txt lines": [(b"fine\ncaf\xe9 au lait\n", r"line 2: byte 4 .* not UTF-8 \(0xe9\).*iconv")],
     "a.raw": [(" \n\n", r"has no words; the train split")],
-    "text8": [(text, "is not text8") for text in ("", "A sentence.", "word")],
+    "text8": [
+        ("a b cccccccccc", "has no words for the validation split"),
+        *((text, "is not text8") for text in ("", "A sentence.", "word")),
+    ],
     "a.cut": [
         ("First:\nspeak,  speak.\n\nAll:\nNo — more.\n\n", "leave no text for validation; write other shares"),
         (b"caf\xe9\n", "byte 4 is not UTF-8"),
@@ -290,6 +295,8 @@ def test_a_missing_file_is_named(reader, tmp_path):
 @pytest.mark.parametrize(("read", "message"), [
     (lambda folder: BLiMP(str(folder)), r"has no files \*.jsonl.*RETABLE_DATA"),
     (lambda folder: write_wikitext(folder, str(folder)), r"wiki.train.tokens does not exist"),
+    (lambda folder: (folder / "wiki.train.tokens").write_text("\n") and write_wikitext(folder, str(folder)),
+     r"has no words; the train split needs at least one line of text"),
     (lambda folder: write_lm1b(folder, str(folder), shards=100), "write 1 to 99"),
 ])  # fmt: skip
 def test_a_folder_that_lacks_files(read, message, tmp_path):

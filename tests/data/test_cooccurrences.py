@@ -75,5 +75,6 @@ def test_refuses_nothing_to_count():
     for tokens in ([1, EOS, 2, EOS, 3], []):
         with pytest.raises(UsageError, match="no two adjacent words to count"):
             batches(np.array(tokens, dtype=np.uint16))
-    with pytest.raises(UsageError, match="window=0"):
-        Cooccurrences(np.array([1, 2]), [0, 1, 1], EOS, window=0)
+    for wrong in ("window", "batch_cells"):
+        with pytest.raises(UsageError, match=f"^{wrong}=0 .*; write {wrong}=1 or more"):
+            Cooccurrences(np.array([1, 2]), [0, 1, 1], EOS, **{wrong: 0})

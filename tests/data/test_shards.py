@@ -43,6 +43,8 @@ def test_places_are_those_of_the_whole():
     assert shards()[699] == WHOLE[699] and shards()[-1] == WHOLE[-1]
     with pytest.raises(IndexError, match="position 3000 is outside a stream of 3000"):
         shards()[np.array([3, 3000])]
+    with pytest.raises(ValueError, match="cannot reshape 3000 tokens to 7 rows of 9"):
+        shards().reshape(7, 9)
 
 
 @pytest.mark.parametrize("kind", [CarriedStreams, OppositeStreams])
@@ -123,6 +125,7 @@ def test_its_text_is_a_corpus_of_documents(published, tmp_path):
 
 @pytest.mark.parametrize(("change", "message"), [
     ({"train": "nothing_*.bin"}, "has no file nothing_"),
+    ({"train": "/x_train_*.bin"}, "'/x_train_.*' is not a file pattern relative to .*; write, for example, train_"),
     ({"tokenizer": "nowhere/tokenizer.json"}, "nowhere/tokenizer.json does not exist"),
     ({"train_tokens": 10**6}, "train needs 1000000; add shards"),
     ({"held_out_tokens": 10**6}, "validation needs 1000000; add shards"),

@@ -134,5 +134,6 @@ def test_a_slice_without_words_has_no_pairs():
 def test_refuses_nothing_to_pair():
     with pytest.raises(UsageError, match="no tokens"):
         Windows(np.array([], dtype=np.uint16), np.ones(3), EOS)
-    with pytest.raises(UsageError, match="window=0"):
-        Windows(np.ones(5, dtype=np.uint16), np.ones(3), EOS, window=0)
+    for name, value in {"window": 0, "batch_tokens": None, "subsample": -1}.items():
+        with pytest.raises(UsageError, match=f"^{name}={value} .*; write "):
+            Windows(np.ones(5, dtype=np.uint16), np.ones(3), EOS, **{name: value})

@@ -1,16 +1,15 @@
 """Test texts given in Python: long ones are cut and counted; errors name unknown words and settings."""
 
 import json
-import sys
 import warnings
 from itertools import islice
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
-from pipelines.cli.main import main
 from retable.core.digests import write_digests
 from retable.core.errors import UsageError, UsageWarning
 from retable.evaluation.held_out import PretrainedObjective
@@ -19,6 +18,7 @@ from retable.inference.language import Language
 from retable.inference.load import load
 from retable.inference.served import answers
 from retable.inference.texts import read_text, tokenizer_files
+from retable.inference.writing import Writer
 from retable.models.bert import BERT
 from retable.models.gpt import GPT
 from retable.models.recurrent import LSTM
@@ -168,13 +168,10 @@ def test_known_words_and_marks_are_not_named_and_many_words_are_counted(tmp_path
         system.score(" ".join(f"w{i}" for i in range(1004 + NAMED)))
 
 
-def test_the_command_prints_the_same_words_in_one_line(classifier, monkeypatch, capsys):
-    texts = ["--text", "the zebra", "--text", LONG]
-    monkeypatch.setattr(sys, "argv", ["retable", "predict", str(classifier.folder), *texts])
-    with pytest.raises(SystemExit, match="0"):
-        main()
+def test_the_command_prints_the_same_words_in_one_line(classifier, command):
+    code, _, printed = command("predict", classifier.folder, "--text", "the zebra", "--text", LONG)
     cut = "1 of 2 texts have more tokens than the model's max_length=8, and were cut at the end"
-    assert capsys.readouterr().err.splitlines() == [UNKNOWN, cut]
+    assert code == 0 and printed.splitlines() == [UNKNOWN, cut]
 
 
 def same_in(system: Language, text: str) -> dict[str, object]:
@@ -242,6 +239,27 @@ def test_a_setting_that_does_not_exist_is_named_with_those_that_do(name, setting
     with pytest.raises(UsageError) as refused:
         WRITING[name](language("gpt", tmp_path), **settings)
     assert str(refused.value).startswith(message)
+
+
+@pytest.mark.parametrize(("ask", "message"), [
+    (lambda its: its.score("a", context="b", end=True), "end=True needs texts without context; leave context= out, or"),
+    (lambda its: its.score(["a", " "], end=True), "one of the texts is empty, and end=True needs a line of words; "),
+    (lambda its: its.stream("a", strategy="beam"), "strategy=beam cannot stream; write greedy, sample or contrastive"),
+    (lambda its: answers(SimpleNamespace(folder="images"), pd.DataFrame()), "images has no result for a text; use a "),
+])  # fmt: skip
+def test_what_is_asked_in_vain_is_told(ask, message, tmp_path):
+    system = language("gpt", tmp_path)
+    assert system.score(" ")[0].words == []
+    with pytest.raises(UsageError) as refused:
+        ask(system)
+    assert str(refused.value).startswith(message)
+
+
+def test_a_t5_reads_a_text_up_to_the_mark_that_ends_what_it_writes():
+    writer, mark = Writer(SYSTEMS["t5"](), TOKENIZER), TOKENIZER.special_ids["</s>"]
+    assert writer.encode(["a cat"]) == [[*TOKENIZER.encode("a cat"), mark]] and writer.end == mark
+    assert writer.read([], [*TOKENIZER.encode("a bird"), mark]) == "a bird"
+    assert Writer(SYSTEMS["t5"](), TOKENIZER, stop=False).end is None and not writer.continues_prompt
 
 
 @pytest.mark.parametrize("name", WRITING)

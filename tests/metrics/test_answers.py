@@ -36,6 +36,8 @@ def test_scores_by_question_need_all_predictions():
     assert answer_metrics(predictions, answers) == pytest.approx({"exact_match": 1 / 3, "f1": 5 / 9})
     with pytest.raises(UsageError, match=r"2 of 3 questions have no prediction, the first is 'q2'; write \"\""):
         answer_metrics({"q1": "x"}, {"q1": ["x"], "q2": ["y"], "q3": ["z"]})
+    with pytest.raises(ValueError, match="of 0 questions"):
+        answer_metrics({}, {})
 
 
 @pytest.mark.real

@@ -57,6 +57,8 @@ def test_without_the_library_a_line_says_what_to_install(monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(UsageError, match=r"^ROUGE needs the extra summaries: pip install -e '\.\[summaries\]'$"):
         rouge_scores([["a"]], [["a"]], stemmer=False)
+    with pytest.raises(ValueError, match="1 summaries but 0 references"):
+        rouge_scores([["a"]], [], stemmer=False)
 
 
 def test_a_stream_that_was_stderr_at_the_librarys_import_stays_open():

@@ -60,6 +60,7 @@ MISTAKES = [
     ),
     (lambda: m.ViT(12, 3, 5, D, 1, 2, 0.0), "patch_size=5 does not divide images of 12 pixels"),
     (lambda: m.LeNet(10, 3, 3, D, 0.0), "images of 10 pixels cannot be halved twice"),
+    (lambda: m.FastText(WORDS, 2, buckets=0), "buckets=0 is out of range; write 1 or more"),
     (lambda: UnigramCache(7, 0), "size=0 is out of range"),
     *((lambda ids=ids: UnigramCache(7, 2).log_prob(np.array(ids)), "ids below .*=7") for ids in ([7], [-1], [[0, 0]])),
     (lambda: KneserNey(5, 0, 0), "order=0 is out of range"),

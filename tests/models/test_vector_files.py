@@ -183,6 +183,9 @@ def test_compressed_files_equal_plain_files(tmp_path):
         read_vectors(tmp_path / "many.zip")
     with pytest.raises(UsageError, match=r"many.zip has no file 'v.bin'; write v.bin.gz"):
         read_vectors(tmp_path / "many.zip" / "v.bin")
+    zipfile.ZipFile(tmp_path / "none.zip", "w").close()
+    with pytest.raises(UsageError, match=r"none.zip has no files; write another archive"):
+        read_vectors(tmp_path / "none.zip")
 
 
 @pytest.mark.parametrize(("name", "start"), [

@@ -86,6 +86,13 @@ CELLS = {
         "prepare", "corpus=english_endings_tiny", "corpus.write.lexicon=invented",  # the words of grammar_tiny
         "corpus.write.examples={train: 60, validation: 20, test: 20}",
     ],
+    "from_scratch/grammar_tiny/sentiment_prefixes-lstm_prefixes-1": [
+        "finetune", TINY, "task=sentiment_prefixes", "recipe=encoders/lstm_prefixes", "model.d_model=8", "epochs=1",
+    ],
+    "from_scratch/grammar_summaries_tiny/lead_3-1": [
+        "finetune", *TASK, "task=grammar_summaries_tiny", "recipe=summaries/lead_3",
+        "task.documents.documents={train: 4, validation: 4, test: 6}",
+    ],
     "from_scratch/english_endings_tiny/bilstm-1": ["finetune", *TASK, *BILSTM, "task=english_endings_tiny", "epochs=3"],
     "prepare/grammar_pairs_tiny": [
         "prepare", PAIRS, "corpus.write.pairs={train: 200, validation: 10, test: 12}",

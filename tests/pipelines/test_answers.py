@@ -144,9 +144,3 @@ def test_a_rule_makes_a_cell_that_answers(project, overrides, data, recipe):
     system = retable.load(cell)
     answers = {each.id: system.answer(each.question, each.context) for each in read_squad(data / "test.json")}
     assert answers == predictions and system.can == ("answer",)
-
-
-def test_a_mistake_of_use_ends_with_one_line(project, overrides):
-    assert "train.json: the file needs 'data', a list, as in SQuAD v1.1" in project.refuse(
-        "finetune", *overrides, "~task.questions.read_train"
-    )

@@ -7,22 +7,13 @@ import sys
 
 import pytest
 
-from pipelines.cli.main import app, main
+from pipelines.cli.main import app
 from tests.pipelines.conftest import ENVIRONMENT, Project
 
 
-@pytest.fixture
-def command(monkeypatch, capsys, tmp_path):
-    """Return a function that runs the command in an empty folder, and returns its exit code and output."""
+@pytest.fixture(autouse=True)
+def empty(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-
-    def command(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["retable", *arguments])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        return stopped.value.code, *capsys.readouterr()
-
-    return command
 
 
 def test_systems_of_a_study_and_two_studies_are_compared(command):

@@ -191,17 +191,6 @@ def test_each_file_of_a_folder_of_data_counts(bare_project, tmp_path):
     assert {name for name in digests[0] if digests[0][name] != digests[1][name]} == {"wiki.train.tokens"}
 
 
-@pytest.mark.parametrize(
-    ("split", "content", "parts"),
-    [("validation", b" \n\n", ["has no words"]), ("train", b"fine\nna\xefve\n", ["line 2", "UTF-8", "0xef"])],
-)
-def test_a_text_that_can_not_be_read(project, text, split, content, parts):
-    paths, overrides = text
-    paths[split].write_bytes(content)
-    line = project.refuse("prepare", *overrides)
-    assert str(paths[split]) in line and all(part in line for part in parts)
-
-
 @pytest.mark.parametrize("corpus", ["ptb", "tinyshakespeare"])
 def test_control_characters_of_a_text_are_counted_and_kept(bare_project, text, corpus):
     """All control characters of Unicode, as Python defines them, except white space and separators."""

@@ -13,6 +13,7 @@ import tarfile
 import threading
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -22,7 +23,6 @@ import yaml
 from pipelines.cli import download
 from pipelines.cli.data_sets import READERS, DataSet, data_set, data_sets, paths_of, sets_at, sets_of_study
 from pipelines.cli.fetch import data_folder, size_of
-from pipelines.cli.main import main
 from pipelines.config import environment
 from pipelines.config.project import CHECKOUT, STUDIES
 from pipelines.study.compose import conf
@@ -221,16 +221,9 @@ def place(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def fetch(place, monkeypatch, capsys):
+def fetch(place, command):
     """Return a function that runs `retable fetch`, and returns its exit code and output."""
-
-    def fetch(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["retable", "fetch", *arguments])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        return stopped.value.code, *capsys.readouterr()
-
-    return fetch
+    return partial(command, "fetch")
 
 
 def write(name: str = "toy", **keys) -> None:

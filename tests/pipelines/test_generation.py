@@ -215,25 +215,16 @@ def test_mistakes_of_use(refuse, project, application, overrides, message):
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (["generate", "lstm-9"], "no cell 'lstm-9', neither as a path nor in outputs/; write lstm-1"),
-    (["score", "words-1", "a", ""], "one of the texts is empty"),
     (["score", "words-1", "a", " "], "one of the texts is empty"),
     (["generate", "words-1", "--strategy", "sample", "--seed", str(2**64)], "Invalid value for '--seed'"),
     (["generate", "words-1", "--n", "2"],
      "--n 2: --strategy greedy generates one text; write --strategy beam or sample"),
     (["generate", "words-1", "--strategy", "sample", "--temperature", "0"], "temperature=0.0 is out of range"),
-    (["translate", "words-1", "a"], "words-1 cannot translate; it can perplexity, score, choose, generate"),
     (["export", "lstm-1", "x.arpa"], "lstm-1 is not an n-gram model, and an ARPA file can contain"),
 ], ids=lambda part: part if isinstance(part, str) else "")  # fmt: skip
 def test_mistakes_of_the_command(command, arguments, message):
     stderr = command(*arguments, code=2)[1].splitlines()[-1]
     assert stderr.startswith("error: ") and message in stderr
-
-
-def test_a_typo_and_no_word_at_all(command):
-    assert "No such command 'generat'" in command("generat", code=2)[1]
-    printed = "".join(command()) + "".join(command("--help"))
-    assert "Usage: " in printed and "--install-completion" in printed
 
 
 def test_what_there_is(command):

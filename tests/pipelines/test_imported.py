@@ -473,6 +473,3 @@ def test_what_is_there_is_not_overwritten_and_a_name_has_a_corpus(arpa):
     assert "mine is not a cell's name; write a corpus and a name, as in grammar/mine" in arpa.refuse(
         "cli.main", "import", "mine.arpa", "mine"
     )
-    assert "unknown corpus 'gramar_tiny'; write grammar_tiny" in arpa.refuse(
-        "cli.main", "import", "mine.arpa", "gramar_tiny/mine"
-    )

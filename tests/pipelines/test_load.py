@@ -136,10 +136,3 @@ def test_two_files_of_an_archive_have_separate_scores(project, tmp_path):
         metrics = project.read(f"evaluate/vectors/{name}/metrics.json")
         accuracies.append(metrics["analogies/family/accuracy"])
     assert accuracies == [1, 0, 1]
-
-
-def test_missing_questions_name_the_folder_of_data(project, tmp_path):
-    write_word2vec(tmp_path / "mine.txt", ["a"], np.eye(1))
-    vectors = f"vectors={tmp_path}/mine.txt"
-    line = project.refuse("evaluate", vectors, "benchmark=google_analogies", RETABLE_DATA="nowhere")
-    assert "nowhere/word_eval/analogies/questions-words.txt" in line and "RETABLE_DATA" in line

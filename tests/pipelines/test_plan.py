@@ -191,9 +191,6 @@ TRACED = CELLS | {
     "evaluate/grammar_tiny/kn3-1": [
         "evaluate", TINY, "cell=grammar_tiny/kn3-1", "benchmark=[perplexity,phenomena]",
     ],
-    PREFIXES: [
-        "finetune", TINY, "task=sentiment_prefixes", "recipe=encoders/lstm_prefixes", "epochs=0.1", "model.d_model=8",
-    ],
     "evaluate/grammar_tiny/steered-1": [
         "evaluate", TINY, "cell=grammar_tiny/kn3-1", "benchmark=steering", "out=grammar_tiny/steered-1",
         f"benchmark.steering.discriminator.cell={PREFIXES}", "benchmark.steering.samples=2",

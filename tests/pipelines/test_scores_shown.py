@@ -2,14 +2,12 @@
 
 import json
 import re
-import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
-from pipelines.cli.main import main
 from retable.core.artifacts import main_scores
 from tests.pipelines.conftest import CELLS
 
@@ -43,16 +41,13 @@ def test_of_many_metrics_the_main_ones_are_those_of_the_test():
 
 
 @pytest.fixture
-def show(cells, monkeypatch, capsys):
+def show(cells, command, monkeypatch):
     monkeypatch.chdir(cells.folder)
 
     def show(cell: str) -> list[str]:
-        monkeypatch.setattr(sys, "argv", ["retable", "show", cell])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        printed = capsys.readouterr()
-        assert stopped.value.code == 0, printed.err
-        return printed.out.splitlines()
+        code, printed, error = command("show", cell)
+        assert code == 0, error
+        return printed.splitlines()
 
     return show
 

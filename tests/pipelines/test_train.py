@@ -235,22 +235,10 @@ def test_glues_recipes_have_one_width():
 
 
 @pytest.mark.parametrize(("task", "model", "message"), [
-    ("sentiment", "elmo", "ELMo only computes features for another model; take recipe=encoders/bilstm_elmo with init="),
-    ("sentiment", "bidaf", "BiDAF is not a sentence encoder; take recipe=encoders/bilstm or bert/bert"),
-    ("sentiment", "bilstm_attention", "BiLSTMAttention reads only sentence pairs; take recipe=encoders/bilstm"),
-    ("conll2000_chunking", "cnn", "ConvolutionalEncoder has no state for each token to be tagged by; take recipe="),
-    ("conll2000_chunking", "t5_text", "T5 writes text, and has no state to be tagged by; take recipe="),
-    ("conll2000_chunking", "bag_of_words", "BagOfWords has no state for each token to be tagged by; take recipe="),
     ("conll2012_roles", "bilstm_crf", "has no predicate input; write recipe=taggers/role_labeller"),
-    ("squad", "cnn", "ConvolutionalEncoder has no state for each token to find an answer by; take recipe="),
     ("squad", "role_labeller", "the task has no predicates, but the model needs them "),
     ("sentiment", "role_labeller", "the task has no predicates, but the model needs them "),
     ("swag", "role_labeller", "the task has no predicates, but the model needs them "),
-    ("swag", "t5_text", "T5 writes text, and has no state to predict a label from; take recipe="),
-    ("trec", "bidaf", "BiDAF is not a sentence encoder; take recipe=encoders/bilstm or bert/bert"),
-    ("rte", "mention_ranker", "MentionRanker is not a sentence encoder; take recipe="),
-    ("conll2003_ner", "bag_of_words", "BagOfWords has no state for each token to be tagged by; take recipe="),
-    ("conll2012", "bert", "BERT does not rank the antecedents of spans; take recipe=coreference/mention_ranker"),
 ])  # fmt: skip
 def test_a_model_that_can_not_do_a_task_is_refused_before_its_data_are_read(task, model, message):
     cfg = composed("finetune", model, f"task={task}")

@@ -17,7 +17,6 @@ import pytest
 import torch
 
 import retable
-from pipelines.cli.main import main
 from retable.core.errors import UsageError, UsageWarning
 from retable.corpora.text import read_units
 from retable.evaluation.scoring import Scorer
@@ -30,6 +29,7 @@ CLASSIFIER, TAGGER = "finetune/grammar_tiny/sentiment-bilstm-1", "from_scratch/g
 READER, CHOOSER = "from_scratch/grammar_questions_tiny/bidaf-1", "from_scratch/english_endings_tiny/bilstm-1"
 RANKER = "from_scratch/grammar_documents_tiny/mention_ranker-1"
 TRANSLATOR = "from_scratch/grammar_pairs_tiny/rnn_translation_grammar-1"
+SUMMARIZER = "from_scratch/grammar_summaries_tiny/lead_3-1"
 
 
 @pytest.fixture(scope="module")
@@ -159,6 +159,9 @@ def test_what_a_system_can_is_what_it_does(moved):
     bert = retable.load(moved / TINY / "bert-1")
     with pytest.raises(UsageError, match=r"bert-1 does not compute probabilities of texts; use the cell of a language"):
         bert.perplexity("a text")
+    with pytest.raises(UsageError, match=r"kn3-1 has no hidden states; use an LSTM, a GPT, an ELMo, a BERT or a T5"):
+        retable.load(moved / TINY / "kn3-1").encode("a text")
+    assert bert.name == "bert-1" and bert.metrics == json.loads((bert.folder / "metrics.json").read_text())
     assert repr(bert).startswith("<Language ") and repr(bert).endswith("bert-1: encode>")
 
 
@@ -181,6 +184,8 @@ def test_word_vectors(moved):
         system.vectors("nowhere")
     of_file = retable.load(moved / "embed/grammar_tiny/skipgram-1/vectors.bin")
     assert of_file.neighbours(word) == system.neighbours(word)
+    assert system.config["model"]["_target_"] == "retable.models.skipgram.SkipGram"
+    assert repr(system) == f"<Vectors {system.folder}: {', '.join(system.can)}>"
 
 
 def units(cell):
@@ -213,15 +218,12 @@ def test_words_are_tagged_as_by_the_stage_and_new_ones_by_their_letters(moved):
     assert system.tag([[word for word, _, _ in sentence] for sentence in sentences]) == tagged
 
 
-def test_a_file_is_tagged_as_by_the_stage(moved, tmp_path, monkeypatch, capsys):
+def test_a_file_is_tagged_as_by_the_stage(moved, tmp_path, command):
     cell = moved / TAGGER
     lines = [line.split() for line in (cell / "test.tags.txt").read_text().splitlines()]
     for columns in (1, 2):
         (file := tmp_path / "new.txt").write_text("".join(" ".join(line[:columns]) + "\n" for line in lines))
-        monkeypatch.setattr(sys, "argv", ["retable", "predict", str(cell), str(file)])
-        with pytest.raises(SystemExit):
-            main()
-        printed = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+        printed = [line.split("\t") for line in command("predict", cell, file)[1].splitlines()]
         assert printed == [[line[0], line[2]] if line else [""] for line in lines]
     table = retable.load(cell).predict(file)
     assert table["predicted"].tolist() == [line[2] for line in lines if line]
@@ -251,6 +253,18 @@ def test_translations_are_written_as_by_the_stage(moved, outputs):
     lines = (outputs / "prepare/grammar_pairs_tiny/test.source.txt").read_text().splitlines()
     expected = (moved / TRANSLATOR / "translations.test.txt").read_text().splitlines()
     assert retable.load(moved / TRANSLATOR).translate(lines) == expected
+
+
+def test_summaries_are_written_as_by_the_stage(moved):
+    """The rule's summary is the first three sentences."""
+    cell = moved / SUMMARIZER
+    system = retable.load(cell)
+    texts = ["\n".join(each.text) for each in system.task.examples("test")]
+    written = system.summarize(texts)
+    assert written == ["\n".join(text.split("\n")[:3]) for text in texts] != texts
+    assert [" ".join(each.split()) for each in written] == (cell / "summaries.test.txt").read_text().splitlines()
+    with pytest.raises(UsageError, match=r"^a document has no words; remove it"):
+        system.summarize(["A cat .", " "])
 
 
 # Methods of tasks' systems that read tokens; each gets the word "zebra".
@@ -307,6 +321,7 @@ SAID = {
     CHOOSER: lambda its, row: {"choice": its.choose(row.context, row.endings)},
     RANKER: lambda its, row: {"clusters": its.resolve(row.sentences)},
     TRANSLATOR: lambda its, row: {"translation": its.translate(row.text)[0]},
+    SUMMARIZER: lambda its, row: {"summary": its.summarize(row.text)[0]},
 }  # fmt: skip
 
 
@@ -420,11 +435,6 @@ def test_a_name_of_several_cells_is_refused(tmp_path):
         (tmp_path / "outputs" / stage / "gpt-1").mkdir(parents=True)
         (tmp_path / "outputs" / stage / "gpt-1" / "model.safetensors").touch()
     with pytest.raises(UsageError, match=r"^gpt-1 is ambiguous; write from_scratch/sst2/gpt-1 or pretrain/ptb/gpt-1"):
-        retable.load("gpt-1")
-
-
-def test_where_there_are_no_cells():
-    with pytest.raises(UsageError, match=r"^no cell 'gpt-1': outputs/ has no trained system here; run `retable repro`"):
         retable.load("gpt-1")
 
 

@@ -4,14 +4,12 @@ import io
 import json
 import pickle
 import struct
-import sys
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 
-from pipelines.cli import main as command
 from retable.core.errors import UsageError
 from retable.exchange.checkpoint import Checkpoint
 from retable.tokenizers.pretrained import read_tokenizer
@@ -133,14 +131,12 @@ def test_a_tokenizer_that_is_none(tmp_path, file, text):
         read_tokenizer(tmp_path)
 
 
-def test_what_a_file_says_is_no_command_to_the_terminal(checkpoint, monkeypatch, capsys):
+def test_what_a_file_says_is_no_command_to_the_terminal(checkpoint, command, monkeypatch):
     (checkpoint / "config.json").write_text(json.dumps(CONFIG | {"model_type": "\x1b]0;mine\x07\x9b2J\n\u202egpt"}))
-    monkeypatch.setattr(sys, "argv", ["retable", "import", str(checkpoint), "grammar_tiny/mine"])
     monkeypatch.chdir(checkpoint)
-    with pytest.raises(SystemExit) as end:
-        command.main()
-    (line,) = capsys.readouterr().err.splitlines()
-    assert end.value.code == 2 and r"model_type=\x1b]0;mine\x07\x9b2J \u202egpt, but only gpt2" in line
+    code, _, error = command("import", checkpoint, "grammar_tiny/mine")
+    (line,) = error.splitlines()
+    assert code == 2 and r"model_type=\x1b]0;mine\x07\x9b2J \u202egpt, but only gpt2" in line
 
 
 def test_arrays_of_objects_are_refused_in_one_line(tmp_path, canary, capsys):

@@ -42,6 +42,9 @@ FOREIGN += ["thesis.md", "mine.csv", "drawn.svg", "slides.html", "other.json", "
 def test_a_folder_with_another_file_is_refused(tmp_path, name):
     (tmp_path / "empty").mkdir()
     refuse_all_but_a_report(tmp_path / "empty")
+    (tmp_path / "empty/metrics.json").write_text("{}")
+    with pytest.raises(UsageError, match=r"empty is not a report and cannot be replaced by a report; move the folder"):
+        refuse_all_but_a_report(tmp_path / "empty")
     out = report(tmp_path / "results")
     refuse_all_but_a_report(out)
     if "/" in name:

@@ -4,7 +4,8 @@ import pytest
 
 from retable.core.errors import UsageError
 from retable.corpora.squad import read_triples
-from retable.tasks.questions import QuestionFiles
+from retable.models.span_rules import RightSpan
+from retable.tasks.questions import QuestionFiles, QuestionTask, answers_of
 
 
 @pytest.fixture
@@ -31,6 +32,14 @@ def test_paragraphs_are_held_out_whole(paths):
     assert len(splits["train"]) + len(splits["validation"]) == sum(1 + p % 4 for p in range(10))
     assert [question.id for question in splits["test"]] == ["0", "1"]
     assert QuestionFiles(**paths, held_out=3).splits() == splits
+
+
+def test_a_rule_answers_without_a_tokenizer(paths):
+    task = QuestionTask(QuestionFiles(**paths, held_out=3))
+    rule, examples = task.objective(RightSpan(), None, dropout=0.0), task.examples("test")
+    assert answers_of(examples, task.predict(rule, task.encode(rule.model, None, examples))) == {
+        "0": "Another", "1": "Another",
+    }  # fmt: skip
 
 
 def test_both_splits_need_paragraphs_and_files(paths):

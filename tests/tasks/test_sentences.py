@@ -132,7 +132,7 @@ def test_a_share_has_its_part_of_each_class_in_whatever_order_the_rows_stand(bui
 
 
 @pytest.mark.parametrize(("train", "settings", "message"), [
-    ("", {}, r"has no examples; the train split needs one or more"),
+    *(("", labels, r"has no examples; the train split needs one or more") for labels in ({}, {"labels": "all"})),
     ("1\ta\tgood\n2\tb\tfair\n", {}, r"line 3: label 'fair' is not one of 'bad', 'good'"),
     ("1\ta\tgood\n2\tb\n", {}, "line 3: expects 3 fields but got 2"),
     ("1\ta\tgood\n", {"sentences": ["line"]}, "no column 'line'; set task.sentences .*: 'id', 'text', 'label'"),
@@ -179,6 +179,7 @@ def test_missing_files_and_values_are_named(build, tmp_path, monkeypatch):
     ({"labels": None, "scores": [0, 5], "metrics": ["f1"]}, "do not fit the labels; write one or more of pearson, "),
     ({"prompt": {"a": "x"}}, r"task.prompt has names for \['a'\]; write a name for each of \['text'\]"),
     ({"contents": {"train": None}}, "write task.files.train=FILE"),
+    ({"contents": {"validation": 1.5}}, r"task.files.validation=1.5 is not a share of the training examples; write"),
     ({"contents": {"validation": None}}, "write task.files.validation=FILE"),
 ])  # fmt: skip
 def test_a_task_that_cannot_be_is_refused(build, settings, message):

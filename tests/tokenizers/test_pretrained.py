@@ -103,11 +103,13 @@ def test_streams_begin_and_end_with_the_mark_of_the_model(loaded, name, tmp_path
 
 def test_what_is_no_usable_file_is_refused(tmp_path):
     (tmp_path / "empty.json").write_text("{}")
-    tokenizers.Tokenizer(models.WordLevel({"a": 0}, unk_token="a")).save(str(tmp_path / "markless.json"))
+    for name, ids in {"markless": {"a": 0}, "gaps": {"a": 0, "b": 2}}.items():
+        tokenizers.Tokenizer(models.WordLevel(ids, unk_token="a")).save(str(tmp_path / f"{name}.json"))
     for path, message in {
         None: "path=None does not exist; write tokenizer.train.path=FOLDER/tokenizer.json",
         "nowhere.json": "nowhere.json does not exist",
         "empty.json": "empty.json cannot be read",
+        "gaps.json": "the token ids must be 0 to 1 without gaps; repair the vocabulary",
         "markless.json": r"has no mark to begin a stream with; add one of <\|endoftext\|>",
     }.items():
         with pytest.raises(UsageError, match=message):

@@ -262,6 +262,10 @@ def test_tokens_are_read_in_the_width_of_the_vocabulary(vocab_size, dtype, tmp_p
     np.array([0, 11], dtype="<u2").tofile(tmp_path / "train.bin")
     with pytest.raises(UsageError, match=r"train.bin has ids beyond the vocabulary of 11"):
         read_tokens(tmp_path / "train.bin", 11)
+    for content in (b"", b"abc"):
+        (tmp_path / "train.bin").write_bytes(content)
+        with pytest.raises(UsageError, match=r"train.bin is empty or truncated; run the tokenize stage again"):
+            read_tokens(tmp_path / "train.bin", vocab_size)
 
 
 def test_of_a_long_text_lines_by_chance_are_learnt_from():

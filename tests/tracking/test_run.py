@@ -1,4 +1,5 @@
 import errno
+import fcntl
 import getpass
 import json
 import multiprocessing
@@ -156,6 +157,8 @@ def test_a_group_is_one_run_which_others_stand_under(client):
     second = create(client, experiment, "lineage", "study/lineage", {})
     below = create(client, experiment, "other", "of another", {"mlflow.parentRunId": second})
     third = start("in it too", group=group).id
+    with pytest.raises(UsageError, match=f"^runs:/{below} did not make a cell; write the id of the run of a stage"):
+        cell_of(below)
     parents = {client.get_run(run).data.tags["mlflow.parentRunId"] for run in (first, below, third)}
     assert parents == {made.info.run_id} and client.get_run(second).info.lifecycle_stage == "deleted"
 
@@ -248,22 +251,81 @@ def own(client, tmp_path, monkeypatch) -> tuple[MlflowClient, Path]:
     return MlflowClient(f"sqlite:///{store}"), store
 
 
-@pytest.mark.long
-def test_a_store_whose_making_broke_off_is_made_anew(tmp_path, monkeypatch):
-    """MLflow cannot use a store with only some of its tables, as after a full disk."""
+@pytest.fixture
+def quick(client, tmp_path, monkeypatch):
+    """Return the path of a store that does not exist; when it is made, its tables are copied, which is quicker."""
     store = tmp_path / "mlflow.db"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{store}")
     monkeypatch.setenv("DVC_ROOT", str(tmp_path))
 
-    def breaks_off(path, target):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    def opened(uri: str) -> MlflowClient:
+        if not (path := Path(uri.removeprefix("sqlite:///"))).exists():
+            shutil.copy(client.tracking_uri.removeprefix("sqlite:///"), path)
+        return MlflowClient(uri)
 
+    monkeypatch.setattr("retable.tracking.store.MlflowClient", opened)
+    return store
+
+
+def fails_with(number: int):
+    def fail(*_) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return fail
+
+
+def test_a_store_whose_making_broke_off_is_made_anew(quick, tmp_path, monkeypatch):
+    """MLflow cannot use a store with only some of its tables, as after a full disk."""
+    (tmp_path / ".mlflow.db-left").mkdir()  # by a kill
     with monkeypatch.context() as patch:
-        patch.setattr(os, "link", breaks_off)
-        patch.setattr(Path, "replace", breaks_off)
+        patch.setattr(os, "link", fails_with(errno.ENOSPC))
+        patch.setattr(Path, "replace", fails_with(errno.ENOSPC))
         assert start("made anew").id is None
     assert {path.name for path in tmp_path.iterdir()} == {"mlflow.db.lock", "work"}  # work/ marks the open run
-    assert start("made anew").id is not None and store.exists()
+    monkeypatch.setattr(os, "link", fails_with(errno.EPERM))  # a file system without hard links
+    assert start("made anew").id is not None and quick.exists()
+
+
+def test_a_store_that_another_process_made_meanwhile_keeps_its_runs(quick, client, monkeypatch):
+    run = start("of another process")
+
+    def link(begun: Path, store: Path) -> None:
+        shutil.copy(client.tracking_uri.removeprefix("sqlite:///"), store)
+        raise FileExistsError
+
+    quick.unlink()
+    monkeypatch.setattr(os, "link", link)
+    assert start("of another process").id != run.id and {path.name for path in quick.parent.glob(".*")} == set()
+
+
+def test_an_experiment_that_another_process_made_meanwhile_is_used(client, monkeypatch):
+    found, seen = MlflowClient.get_experiment_by_name, []
+
+    def find(self, name: str):
+        seen.append(name)
+        return found(self, name) if len(seen) > 1 else None
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, "get_experiment_by_name", find)
+        run = start("found late")
+    assert len(seen) > 1 and [each.info.run_id for each in runs(client, "found late")] == [run.id]
+
+
+def test_a_full_disk_leaves_no_mark_and_two_processes_do_not_send_at_once(client, monkeypatch):
+    folder = tracking.root() / tracking.OPEN
+    before = sorted(folder.glob("*"))
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left"):
+        patch.setattr(os, "write", fails_with(errno.ENOSPC))
+        start("on a full disk")
+    assert sorted(folder.glob("*")) == before
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, "get_metric_history", fails)
+        start("sent later").finish({"steps": 1}, [])
+        assert tracking.send_waiting() == 0 and tracking.n_waiting() == 1
+    with (tracking.root() / tracking.WAITING / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert tracking.send_waiting() == 0
+    assert tracking.send_waiting() == 1
 
 
 @pytest.mark.long

@@ -1,5 +1,6 @@
 """Test that loggers get each point once, and that observers log what the curve lacks and change nothing."""
 
+import contextlib
 import re
 from dataclasses import replace
 from types import SimpleNamespace
@@ -15,7 +16,8 @@ from retable.evaluation.prediction import Predictions
 from retable.training import callbacks
 from retable.training.callbacks import Minutes, Rates, ValidationLoss
 from retable.training.curve import Point
-from retable.training.observers import point_log
+from retable.training.observers import Pruning, point_log
+from retable.training.signals import Pruned
 from tests.training.resuming import SEQUENCES, SYSTEMS, assert_same, classifier, kill, lstm, run, weights
 
 
@@ -101,6 +103,20 @@ def test_the_rates_of_a_killed_training_are_logged(tmp_path):
     kill(classifier(), 5, tmp_path, logged.extend, callbacks=[Rates()])
     run(classifier(), tmp_path, logged.extend, callbacks=[Rates()])
     assert {point.step for point in logged if point.metric == "train/learning_rate"} == {*range(1, 13)}
+
+
+@pytest.mark.parametrize(("last", "ended"), [(4, True), (12, False)])
+def test_a_search_ends_a_training_at_a_validation_but_not_at_the_last(uninterrupted, last, ended, tmp_path):
+    reported = []
+
+    def report(step, metrics):
+        reported.extend(Point(step, name, value) for name, value in metrics.items())
+        return step == last
+
+    with pytest.raises(Pruned, match=f"^pruned after step {last}$") if ended else contextlib.nullcontext():
+        run(lstm(), tmp_path, callbacks=[Pruning(report)])
+    curve = [point for point in uninterrupted("lstm").points if point.metric == "validation/loss"]
+    assert reported == [point for point in curve if point.step <= last] and len(reported) > 1
 
 
 def task(untaught: list[int]):

@@ -3,6 +3,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+from retable.training.observers import full_rate
 from retable.training.schedules import (
     constant,
     decay_from_stall,
@@ -80,6 +81,7 @@ def test_the_full_rate_as_long_as_validation_improves(losses):
 
 CURVES = {
     "constant": (constant, 100, {0: 1, 50: 1, 99: 1}),
+    "of the rate finder": (partial(full_rate, warmup=0.1), 100, {0: 1, 99: 1}),
     "linear": (linear_decay, 100, {0: 1, 25: 0.75, 50: 0.5, 100: 0, 120: 0}),
     "linear to a fifth": (partial(linear_decay, final=0.2), 100, {0: 1, 50: 0.6, 100: 0.2, 101: 0.2}),
     # Linear increase to the tenth step, half the rate after four times as many steps, a quarter after sixteen times.
