@@ -1,7 +1,7 @@
 # make repro              everything, from nothing to the tables of the embedded corpus
 # make fetch STUDY=ptb    the data sets of a study, into RETABLE_DATA (default: data/), from RETABLE_MIRROR if it is set
 # make repro STUDY=ptb    another study; RETABLE_DATA=folder says where its data sets are (default: data/),
-#                         JOBS=4 how many stages run at a time (default: one a core), ENGINE=ray or slurm on what
+#                         JOBS=4 how many stages run at a time (default: one per core or GPU), ENGINE=ray or slurm on what
 # make test               the tests, those on real data too where the folder is there
 SHELL := /bin/bash
 .DEFAULT_GOAL := help

@@ -71,9 +71,10 @@ def in_mlflow(cfg: DictConfig, overrides: Sequence[str]) -> bool:
 def of_result(stage: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that determine a cell's numbers.
 
-    The setting `logger` is left out. For stages that use a trained system, only the precision of `trainer` is returned.
+    The settings `logger` and `gpus` (see conf/trainer/auto.yaml) are left out. For stages that use a trained system,
+    only the precision of `trainer` is returned.
     """
-    own = {key: value for key, value in config.items() if key != "logger"}
+    own = {key: value for key, value in config.items() if key not in ("logger", "gpus")}
     if stage in USING_STAGES and isinstance(own.get("trainer"), Mapping):
         precision = own.pop("trainer").get("precision")
         own |= {} if precision in ("auto", FULL) else {"trainer": {"precision": precision}}

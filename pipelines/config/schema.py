@@ -287,8 +287,9 @@ STAGES: dict[str, type] = {
 READ_TO_COUNT = {"corpus", "tokenizer", "tokens", "system", "out", "seed", "model", "objective", "init"} | {
     "trainer", "callbacks", "logger",  # allowed so that a sweep may mix neural and count-based recipes
 }  # fmt: skip
-# Names that configuration files may set in any stage, since one recipe file is used by several stages.
-_OF_FILES = {name for each in STAGES.values() for name in get_type_hints(each)}
+# Names that configuration files may set in any stage, since one recipe file is used by several stages. Only
+# trainer=auto reads `gpus`.
+_OF_FILES = {"gpus"} | {name for each in STAGES.values() for name in get_type_hints(each)}
 _REFERENCE = re.compile(r"\$\{(?:oc\.select:)?([\w.]+)(?:,[^{}]*)?\}")
 
 

@@ -32,6 +32,7 @@ from pipelines.config.environment import JOB_REPORT, JOB_SUFFIX, PROGRESS
 from pipelines.config.errors import one_line
 from pipelines.execute.progress import StudyProgress
 from pipelines.execute.repro import require_processors
+from pipelines.executors.devices import gpus_here, needed
 from pipelines.executors.executor import Engine, engine
 from pipelines.study.adhoc import cell_suffix
 from retable.core.artifacts import read_json
@@ -87,41 +88,6 @@ class Job:
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines() if self.log.exists() else []
         lines = [line for line in lines if line.strip()]
         return ([line for line in lines if line.startswith("error: ")] or lines or ["it printed nothing"])[-1].strip()
-
-
-class Devices:
-    """The GPUs and CPU cores that jobs share. Two jobs never use one GPU at the same time.
-
-    At most `jobs` jobs run at a time.
-    """
-
-    def __init__(self, gpus: Sequence[str], processors: int, jobs: int):
-        self._gpus, self._free, self._jobs = [*gpus], processors, jobs
-        self.processors, self.jobs = processors, jobs
-        self._freed = threading.Condition()
-
-    @contextlib.contextmanager
-    def taken(self, gpus: int, processes: int) -> Iterator[dict[str, str]]:
-        """Wait until devices are free, and reserve these devices until the block ends.
-
-        A job that has more processes than the machine has cores reserves all cores.
-
-        Yields: environment variables that restrict the job to its GPUs.
-        """
-        processors = 0 if gpus else min(processes, self.processors)
-        with self._freed:
-            self._freed.wait_for(lambda: self._jobs > 0 and len(self._gpus) >= gpus and self._free >= processors)
-            own, self._gpus = self._gpus[:gpus], self._gpus[gpus:]
-            self._jobs -= 1
-            self._free -= processors
-        try:
-            yield {"CUDA_VISIBLE_DEVICES": ",".join(own)} if own else {}
-        finally:
-            with self._freed:
-                self._gpus += own
-                self._jobs += 1
-                self._free += processors
-                self._freed.notify_all()
 
 
 class Processes(Launcher):
@@ -209,7 +175,7 @@ class Processes(Launcher):
         named = [each for each in overrides if _key(each) not in place and _key(each) not in _NOT_OF_THE_CELL]
         if suffix is None:
             suffix = "".join(cell_suffix({}, part, [*map(_key, part)]) for part in _split_swept(named, swept_settings))
-        gpus, processes = self._needs(composed.get("trainer") or {})
+        gpus, processes = needed(composed.get("trainer") or {}, len(self._gpus))
         if self._on == "local" and gpus > len(self._gpus):
             available = len(self._gpus)
             write = f"trainer.devices={available}" if available else "trainer=cpu"
@@ -217,22 +183,9 @@ class Processes(Launcher):
         label = f"{composed.out}{suffix}"
         return Job(number, overrides, label, self.folder / f"{number}.log", gpus, processes, suffix)
 
-    def _needs(self, trainer: Mapping[str, Any]) -> tuple[int, int]:
-        """Return the number of GPUs and the number of processes that a job with `trainer` needs."""
-        accelerator, devices = str(trainer.get("accelerator", "cpu")), trainer.get("devices", 1)
-        on_gpus = accelerator in ("gpu", "cuda") or (accelerator == "auto" and len(self._gpus) > 0)
-        every = len(self._gpus) if on_gpus else 1
-        count = len(devices) if OmegaConf.is_list(devices) else every if devices == "auto" else int(devices)
-        return (count, count) if on_gpus else (0, count)
-
     @cached_property
     def _gpus(self) -> list[str]:
-        """Return the GPUs of this machine or, if CUDA_VISIBLE_DEVICES is set, the names in that variable."""
-        if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
-            return [each for each in visible.split(",") if each.strip() not in ("", "-1")]
-        import torch
-
-        return [str(i) for i in range(torch.cuda.device_count())]
+        return gpus_here()
 
     @contextlib.contextmanager
     def running(self, total: int) -> Iterator[None]:
@@ -246,9 +199,7 @@ class Processes(Launcher):
                 engine(self._on, self._n_jobs) as self._engine,
             ):
                 require_processors(self._engine)
-                processors = len(os.sched_getaffinity(0))
-                jobs = self._n_jobs or max(self._engine.slots, len(self._gpus))
-                self.devices = Devices(self._gpus, processors, jobs)
+                self.devices = self._engine.devices
                 try:
                     yield
                 finally:

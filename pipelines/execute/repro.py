@@ -1,9 +1,10 @@
 """Run a study's stages and make its tables: `retable repro smoke --jobs 2`, or `make repro STUDY=smoke JOBS=2`.
 
 DVC runs each stage and caches its output, as with `dvc repro`. Independent stages run in parallel, as forks of a
-process that has loaded the libraries. Each stage has one thread, unless OMP_NUM_THREADS is set. Stages that train on
-GPUs run one after another. With the engines ray and slurm, stages run on the machines of a cluster, and DVC runs on
-this machine. An interrupted study resumes when the command is run again.
+process that has loaded the libraries. Each stage has one thread, unless OMP_NUM_THREADS is set. A stage that computes
+on GPUs waits until as many GPUs are free as it needs, and sees only these GPUs. With the engines ray and slurm, stages
+run on the machines of a cluster, and DVC runs on this machine. An interrupted study resumes when the command is run
+again.
 """
 
 import contextlib
@@ -16,7 +17,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, NamedTuple
 
+import yaml
 from rich.console import Console
 from rich.text import Text
 
@@ -25,18 +28,21 @@ from pipelines.config.patches import dvc_writes_only_what_is_new, dvc_writes_who
 from pipelines.config.project import enter_project, files_of_study
 from pipelines.execute.progress import StudyProgress
 from pipelines.executors.client import end_with_parent
+from pipelines.executors.devices import Reserved, needed
 from pipelines.executors.executor import GIVING_ON, Engine, engine, resources
 from pipelines.executors.local import forked
 from pipelines.study.compose import conf, study_here
 from pipelines.study.dvc_lock import forget_killed, only_one
 from pipelines.study.dvc_project import refresh_graph
 from retable.core.errors import UsageError
+from retable.core.stages import USING_STAGES
 from retable.planning.cell import Cell
 from retable.planning.conf import Conf
 from retable.planning.study import Study
 from retable.training.signals import deliver, end_at_once, held, leave, listen
 
 LOGS = Path("work/log")
+_DEVICES_OF_RECIPE = "${oc.select:gpus,1}"  # in conf/trainer/auto.yaml
 
 
 @dataclass
@@ -45,7 +51,8 @@ class Stage:
 
     Attributes:
         before: addresses of the stages whose outputs this stage reads.
-        devices: the devices that the stage needs, in the format of `resources`.
+        trainer: settings of the group `trainer`; {} for one CPU process.
+        spreads: whether a cluster runs parts of the stage's work, instead of the stage.
         reports: for the stage `report`, the page that it writes; DVC does not track this file. None for other stages.
     """
 
@@ -54,8 +61,8 @@ class Stage:
     reads: list[str]
     outs: list[str]
     changed: bool
-    devices: str = resources(1)
-    takes_turns: bool = False
+    trainer: Mapping[str, Any] = field(default_factory=dict)
+    spreads: bool = False
     reports: Path | None = None
     before: set[str] = field(default_factory=set)
 
@@ -90,7 +97,7 @@ def repro(study: str | None, jobs: int | None = None, on: str = "local") -> int:
 
     Args:
         study: name or folder of the study; None for the working folder's study.
-        jobs: number of stages that run at a time; None for one per core.
+        jobs: number of stages that run at a time; None for one per core or GPU, whichever are more.
         on: the engine: local, ray or slurm.
 
     Returns: the exit code, 1 if a stage failed.
@@ -150,8 +157,8 @@ def stages_of(study: Study) -> list[Stage]:
                     reads,
                     outs,
                     each.changed() or (runs is not None and not runs.exists()),
-                    resources(1) if cell is None else _devices(cell, project_conf),
-                    cell is not None and not cell.settings.get("trainer", "cpu").startswith("cpu"),
+                    _trainer(cell, study.cells, project_conf) if cell else {},
+                    cell is not None and cell.stage in GIVING_ON,
                     runs,
                 )
             )
@@ -162,13 +169,32 @@ def stages_of(study: Study) -> list[Stage]:
     return stages
 
 
-def _devices(cell: Cell, conf: Conf) -> str:
-    """Return the devices that a cell's training needs, in the format that `resources` returns."""
-    trainer = conf.read("trainer", cell.settings.get("trainer", "cpu"))
-    trainer = trainer | {key.rpartition(".")[2]: value for key, value in cell.settings.items() if "trainer." in key}
-    devices, nodes = (str(trainer.get(name, 1)) for name in ("devices", "num_nodes"))
-    n = int(devices) if devices.isdigit() else 1  # with devices=auto, training uses all devices that the engine assigns
-    return resources(0 if cell.stage in GIVING_ON else n, trainer.get("accelerator", "auto") != "cpu", int(nodes))
+def _trainer(cell: Cell, cells: Mapping[str, Cell], conf: Conf) -> Mapping[str, Any]:
+    """Return a cell's settings of the group `trainer`; {} if the cell is computed in one process on the CPU.
+
+    The settings are read from the files in conf/, because Hydra would take too long. `cells`: all cells, by place.
+    """
+    settings = cell.settings
+    if settings.get("device") == "cuda":  # of the stage `scaling`
+        return {"accelerator": "gpu"}
+    recipe = conf.recipe(Path(settings["recipe"]).name) if "recipe" in settings else {}
+    if cell.stage in USING_STAGES:
+        systems = [cells[place] for place in cell.made_from if cells[place].stage != "embed"]
+        in_batches = any(_trainer(each, cells, conf) for each in systems)
+    elif cell.stage == "embed":
+        objective = settings.get("objective") or recipe["choices"].get("objective", "negative_sampling")
+        of_files = conf.read("objective", objective) | recipe
+        in_batches = settings.get("word_by_word", str(of_files["word_by_word"])).lower() == "false"
+    else:  # n-grams have no objective; models that are estimated from all examples at once have the learning rate 0
+        estimated = recipe.get("objective", {}) is None or recipe.get("finetuning", {}).get("lr") == 0
+        in_batches = bool(recipe) and not estimated
+    if not in_batches:
+        return {}
+    trainer = dict(conf.read("trainer", settings.get("trainer", "auto")))
+    if trainer.get("devices") == _DEVICES_OF_RECIPE:
+        trainer["devices"] = recipe.get("gpus", 1)
+    own = {key.lstrip("+").partition(".")[2]: text for key, text in settings.items() if "trainer." in key}
+    return trainer | {name: yaml.load(text, yaml.CSafeLoader) for name, text in own.items()}
 
 
 def to_run(stages: Sequence[Stage]) -> list[Stage]:
@@ -215,26 +241,27 @@ def run(
     os.environ |= {environment.STUDY: study, environment.DATA: "data", "SHELL": "/bin/sh"}
     waiting, failed, ran = list(stages), list[Stage](), list[Stage]()
     done = {address for stage in stages for address in stage.before} - {stage.address for stage in stages}
-    running: dict[int, tuple[Stage, int, float]] = {}  # keys: file descriptors that signal the end of processes
+    running: dict[int, Running] = {}  # keys: file descriptors that signal the end of processes
     listen()
     with ending(running), on as runner, StudyProgress(f"study {study}", len(stages), console) as progress:
         require_processors(runner)
         os.environ["PATH"] = f"{Path(runner.address).parent}{os.pathsep}{os.environ['PATH']}"
         while waiting or running:
-            busy = not runner.allocates and any(stage.takes_turns for stage, _, _ in running.values())
-            ready = (each for each in waiting if each.before <= done and not (busy and each.takes_turns))
-            if len(running) < runner.slots and (stage := next(ready, None)):
+            ready = ((each, reserve(each, runner)) for each in waiting if each.before <= done)
+            stage, reserved = next((each for each in ready if each[1] is not None), (None, None))
+            if stage is not None and reserved is not None:
                 waiting.remove(stage)
                 runs, new = stage.reports, any(each.name != "plan" for each in ran)
-                pid = start(stage, force=runs is not None and (new or not runs.exists()))
-                running[os.pidfd_open(pid)] = stage, pid, time.monotonic()
+                pid = start(stage, runner, reserved, force=runs is not None and (new or not runs.exists()))
+                running[os.pidfd_open(pid)] = Running(stage, reserved, pid, time.monotonic())
                 progress.begins(stage)
                 continue
             if not running:  # all stages that have not run depend on failed stages
                 break
             for end in select.select(list(running), [], [], 0.5)[0]:
-                stage, pid, since = running.pop(end)
+                stage, reserved, pid, since = running.pop(end)
                 os.close(end)
+                runner.devices.give_back(reserved)
                 succeeded = os.waitpid(pid, 0)[1] == 0
                 did = stage.did()
                 ran += [stage] if did == "" else []
@@ -253,6 +280,21 @@ def run(
     return failed, ran
 
 
+class Running(NamedTuple):
+    """A stage that DVC runs in a process."""
+
+    stage: Stage
+    reserved: Reserved
+    pid: int
+    since: float
+
+
+def reserve(stage: Stage, runner: Engine) -> Reserved | None:
+    """Reserve the devices that a stage needs on this machine, or return None if the stage must wait for them."""
+    required = (0, 0) if runner.allocates else needed(stage.trainer, runner.n_gpus)
+    return runner.devices.take(stage.address, *required)
+
+
 def require_processors(runner: Engine) -> None:
     """Raise UsageError if the engine has no CPU cores, for example on a cluster without worker nodes."""
     if runner.slots < 1:
@@ -260,17 +302,19 @@ def require_processors(runner: Engine) -> None:
 
 
 @contextlib.contextmanager
-def ending(running: Mapping[int, tuple[Stage, int, float]]) -> Iterator[None]:
+def ending(running: Mapping[int, Running]) -> Iterator[None]:
     """At the block's end, wait for DVC's processes. The fork server ends the stages, and then DVC's processes end."""
     try:
         yield
     finally:
-        for _, pid, _ in running.values():
-            os.waitpid(pid, 0)
+        for each in running.values():
+            os.waitpid(each.pid, 0)
 
 
-def start(stage: Stage, force: bool) -> int:
+def start(stage: Stage, runner: Engine, reserved: Reserved, force: bool) -> int:
     """Start DVC on a stage in a fork and return its process id; with `force`, DVC runs even an unchanged stage."""
+    gpus, processes = needed(stage.trainer, runner.n_gpus)
+    asked = resources(0 if stage.spreads else processes, gpus > 0, stage.trainer.get("num_nodes", 1))
     stage.log.parent.mkdir(parents=True, exist_ok=True)
     log = os.open(stage.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
 
@@ -286,7 +330,8 @@ def start(stage: Stage, force: bool) -> int:
 
         dvc_writes_whole()
         dvc_writes_only_what_is_new()
-        os.environ |= {environment.PROGRESS: str(stage.steps.resolve()), environment.DEVICES: stage.devices}
+        os.environ |= {environment.PROGRESS: str(stage.steps.resolve()), environment.DEVICES: asked}
+        os.environ |= reserved.variables
         sys.exit(main(["--wait-for-lock", "repro", "--single-item", *["--force"] * force, stage.address]))
 
     with held():  # a signal that arrives before the fork opens its log would print a traceback to the terminal

@@ -18,6 +18,7 @@ from pathlib import Path
 from pipelines.config import environment
 from pipelines.config.environment import DEVICES
 from pipelines.executors.client import started, submit
+from pipelines.executors.devices import Devices, gpus_here
 from pipelines.executors.local import server
 from retable.core.errors import UsageError
 
@@ -31,13 +32,19 @@ class Engine:
 
     Attributes:
         address: path of the engine's socket.
-        slots: largest number of modules that run at a time.
+        devices: the devices of this machine that modules share; `devices.jobs` modules run at a time.
+        n_gpus: the number of GPUs that `auto` stands for: all GPUs of this machine, or one GPU of a cluster with GPUs.
         allocates: whether the engine allocates devices itself; a module then waits for its devices.
     """
 
     address: str
-    slots: int
+    devices: Devices
+    n_gpus: int = 0
     allocates: bool = False
+
+    @property
+    def slots(self) -> int:
+        return self.devices.jobs
 
     def run(
         self,
@@ -81,7 +88,7 @@ def engine(name: str, slots: int | None = None) -> AbstractContextManager[Engine
 
     Args:
         name: local, ray or slurm.
-        slots: number of modules that run at a time; None for one per CPU core.
+        slots: number of modules that run at a time; None for one per CPU core or GPU, whichever are more.
 
     Raises: UsageError: the engine is unknown or does not start.
     """
@@ -96,8 +103,13 @@ def engine(name: str, slots: int | None = None) -> AbstractContextManager[Engine
 
 @contextlib.contextmanager
 def _local(slots: int | None) -> Iterator[Engine]:
+    thread = ThreadPoolExecutor(1)
+    counting = thread.submit(gpus_here)  # this imports torch, as the server does at the same time
     with server() as address:
-        yield Engine(address, slots or len(os.sched_getaffinity(0)))
+        gpus, cores = counting.result(), len(os.sched_getaffinity(0))
+        thread.shutdown()
+        slots = slots or max(cores, len(gpus))
+        yield Engine(address, Devices(gpus, max(cores, slots), slots), len(gpus))
 
 
 @contextlib.contextmanager
@@ -105,7 +117,9 @@ def _cluster(name: str, slots: int | None) -> Iterator[Engine]:
     with started(["-m", "pipelines.executors.server", name]) as (address, first_line):
         if not first_line.startswith("ready "):
             raise UsageError(first_line or f"the engine {name} did not start; its output is above")
-        yield Engine(address, slots or int(first_line.removeprefix("ready ")), allocates=True)
+        cores, n_gpus = map(int, first_line.split()[1:])
+        slots = slots or cores
+        yield Engine(address, Devices([], slots, slots), min(n_gpus, 1), allocates=True)
 
 
 @dataclass(frozen=True)
@@ -149,7 +163,7 @@ def workers(scratch: Path) -> Iterator[Workers | None]:
     with contextlib.ExitStack() as kept:
         name = environment.engine()
         if running := re.fullmatch(r"(\d+) (.+)", name):
-            runner = Engine(running[2], int(running[1]), allocates=True)
+            runner = Engine(running[2], Devices([], slots := int(running[1]), slots), allocates=True)
         elif name == "local":
             yield None
             return

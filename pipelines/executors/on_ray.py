@@ -27,7 +27,7 @@ class Cluster:
             ray.init(os.environ.get("RAY_ADDRESS", "auto"), log_to_driver=False, logging_level=logging.ERROR)
         except ConnectionError:
             raise UsageError("no Ray cluster answers; start one with `ray start --head`, or set RAY_ADDRESS") from None
-        self.slots = int(ray.cluster_resources().get("CPU", 0))
+        self.slots, self.gpus = (int(ray.cluster_resources().get(kind, 0)) for kind in ("CPU", "GPU"))
         # Ray retries a task only if its node dies: a module's exit code is a result, and not a failure of the task.
         self._run = ray.remote(max_retries=-1)(on_node)
 

@@ -3,6 +3,7 @@
 A job is queued again if its node dies, if another job preempts it, or if its time limit is reached.
 """
 
+import re
 import shlex
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ from typing import Any
 from retable.core.errors import UsageError
 
 COMMANDS = ("sbatch", "sinfo", "scontrol", "scancel")
+_GPUS = re.compile(r"\bgpu:(?:[^:,(]+:)?(\d+)")  # number of GPUs in an entry of a node's devices
 NOTICE = 120  # seconds before the time limit at which Slurm sends SIGUSR1, so that a job can write its checkpoint
 
 
@@ -25,10 +27,13 @@ class Cluster:
     def __init__(self) -> None:
         if missing := next((name for name in COMMANDS if not shutil.which(name)), None):
             raise UsageError(f"{missing} is not installed here; run the command on a machine that submits to Slurm")
-        done = subprocess.run(["sinfo", "--noheader", "--format=%C"], capture_output=True, text=True)
+        # columns: CPU cores as allocated/idle/other/total, number of nodes, and devices of each node, as in gpu:h100:8
+        done = subprocess.run(["sinfo", "--noheader", "--format=%C %D %G"], capture_output=True, text=True)
         if done.returncode:
             raise UsageError(f"Slurm does not answer: {' '.join(done.stderr.split())}")
-        self.slots = sum(int(line.split("/")[3]) for line in done.stdout.split())  # cores: allocated/idle/other/total
+        nodes = [line.split(maxsplit=2) for line in done.stdout.splitlines()]
+        self.slots = sum(int(cores.split("/")[3]) for cores, _, _ in nodes)
+        self.gpus = sum(int(n) * sum(map(int, _GPUS.findall(devices))) for _, n, devices in nodes)
 
     def start(self, job: dict[str, Any], devices: int, gpus: bool, nodes: int) -> "Submitted":
         command = shlex.join([sys.executable, "-m", job["module"], *job["arguments"]])

@@ -1,7 +1,8 @@
 """Server of the engines ray and slurm: `python -m pipelines.executors.server ray ADDRESS` listens at a Unix socket.
 
-The server prints `ready` and the cluster's number of CPU cores, or one line with the reason why it did not start. When
-the server's standard input has a line or is closed, running processes get SIGTERM, and after PATIENCE seconds SIGKILL.
+The server prints `ready` and the cluster's numbers of CPU cores and GPUs, or one line with the reason why it did not
+start. When the server's standard input has a line or is closed, running processes get SIGTERM, and after PATIENCE
+seconds SIGKILL.
 
 A process whose node dies or is preempted runs again on another node; training then resumes from its checkpoint.
 """
@@ -41,6 +42,7 @@ class Running(Protocol):
 
 class Cluster(Protocol):
     slots: int  # number of CPU cores
+    gpus: int  # number of GPUs
 
     def start(self, job: dict[str, Any], devices: int, gpus: bool, nodes: int) -> Running:
         """Start a job on a node.
@@ -74,7 +76,7 @@ def serve(cluster: Cluster, address: str) -> None:
         try:
             server.bind(address)
             server.listen()
-            os.write(1, f"ready {cluster.slots}\n".encode())
+            os.write(1, f"ready {cluster.slots} {cluster.gpus}\n".encode())
         except (FileNotFoundError, BrokenPipeError):  # the client has ended
             return
         while 0 not in select.select([server.fileno(), 0], [], [])[0]:  # 0: standard input

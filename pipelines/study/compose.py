@@ -20,6 +20,7 @@ from omegaconf.errors import ConfigAttributeError, OmegaConfBaseException
 
 from pipelines.config.checkpoint import opened_by, use_checkpoint_config, use_commit_of_tokenizer
 from pipelines.config.conf import of_result
+from pipelines.config.devices import without_gpus
 from pipelines.config.environment import DATA
 from pipelines.config.errors import no_setting, one_line
 from pipelines.config.project import CONF, STUDY, files_of_study, own_conf
@@ -104,6 +105,7 @@ def _parts(cell: Cell, every: Mapping[str, Cell]) -> tuple[dict[str, Any], dict[
     """Return the configurations of a cell, of the systems that it loads, and of the tasks that it writes."""
     own = own_part(cell.stage, configuration(cell))
     own |= {"init": opened_by(own["init"])} if "init" in own else {}
+    own |= {"trainer": without_gpus(own["trainer"])} if "trainer" in own else {}
     loaded = {place: _loaded(every[place]) for place in _systems(cell, every)}
     tasks = {name: conf().read("task", name)["task"] for name in own.get("corpus", {}).get("tasks", ())}
     return own, loaded, tasks

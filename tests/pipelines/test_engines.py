@@ -5,6 +5,7 @@ import json
 import os
 import socket
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +13,7 @@ from pipelines.config.environment import DEVICES, ENGINE
 from pipelines.config.project import CONF
 from pipelines.execute.repro import require_processors
 from pipelines.executors import executor as engines
+from pipelines.executors import on_slurm
 from pipelines.executors import server as clusters
 from pipelines.executors.executor import engine, workers
 from pipelines.executors.local import SERVER
@@ -46,13 +48,26 @@ def test_there_is_a_line_for_a_mistake(name, slots, message):
 def test_a_cluster_without_processors_runs_nothing(monkeypatch):
     @contextlib.contextmanager
     def started(arguments):
-        yield "address", "ready 0"
+        yield "address", "ready 0 0"
 
     monkeypatch.setattr(engines, "started", started)
     with pytest.raises(UsageError, match=r"^the engine has no CPU cores; start nodes"), engine("ray") as runner:
         require_processors(runner)
     with engine("ray", 2) as runner:
         require_processors(runner)
+        assert runner.allocates and runner.n_gpus == 0
+
+
+@pytest.mark.parametrize(("lines", "cores", "gpus"), [
+    ("0/8/0/8 2 (null)\n", 8, 0),
+    ("4/60/0/64 4 gpu:h100:8(S:0-1)\n0/2/0/2 2 gpu:2,mps:100\n", 66, 36),
+    ("0/64/0/64 1 gpu:a100:4(S:0),gpu:a100_3g.20gb:2(S:1)\n", 64, 6),
+])  # fmt: skip
+def test_slurm_counts_cores_and_gpus(lines, cores, gpus, monkeypatch):
+    monkeypatch.setattr(on_slurm.shutil, "which", str)
+    monkeypatch.setattr(on_slurm.subprocess, "run", lambda *_, **__: SimpleNamespace(returncode=0, stdout=lines))
+    cluster = on_slurm.Cluster()
+    assert (cluster.slots, cluster.gpus) == (cores, gpus)
 
 
 class Node:

@@ -10,7 +10,6 @@ import yaml
 
 from retable.core.artifacts import read_record
 from retable.core.digests import digest
-from retable.training.precision import fastest_precision
 from tests.pipelines.conftest import CELLS, GPT, SHORT, Project
 
 
@@ -36,9 +35,9 @@ def test_a_cell_made_again_is_the_same_bytes(place, makings):
     assert records[0]["mlflow_run_id"] != records[1]["mlflow_run_id"]
 
 
-def test_a_cell_says_which_precision_auto_was(project):
-    project.succeed("pretrain", *SHORT, *GPT, "batches.batch_size=4", "trainer.precision=auto", "system=gpt_auto")
+def test_a_cell_says_what_auto_was(project):
+    project.succeed("pretrain", *SHORT, *GPT, "batches.batch_size=4", "trainer=auto", "system=gpt_auto")
     cell = project.folder / "outputs/pretrain/grammar_tiny/gpt_auto-1"
     config = yaml.safe_load((cell / "config.yaml").read_text(encoding="utf-8"))
-    assert config["trainer"]["precision"] == fastest_precision("cpu")
+    assert config["trainer"] == {"accelerator": "cpu", "devices": 1, "precision": "32-true"}
     assert 0 < read_record(cell)["flops_utilisation"] < 1

@@ -7,7 +7,6 @@ import io
 import shutil
 import sys
 import threading
-import time
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,7 +26,7 @@ from pipelines.app import run_folder
 from pipelines.config.project import CONF
 from pipelines.execute.adopt import adopt, changed, written_at
 from pipelines.execute.grid import Grid, leave, show
-from pipelines.execute.launcher import Devices, in_parallel
+from pipelines.execute.launcher import in_parallel
 from pipelines.execute.optuna_search import Search, corners, distribution, rounded
 from pipelines.execute.progress import StudyProgress
 from retable.core import artifacts
@@ -314,32 +313,6 @@ def test_a_trial_that_is_worse_ends_at_a_validation(sweeping):
     pruned = [run for run in runs(sweeping) if run.data.tags.get("retable.pruned")]
     assert len(pruned) == 2 and {run.info.status for run in pruned} == {"KILLED"}
     assert not [*(sweeping.folder / "work").glob("pretrain")]
-
-
-@pytest.mark.parametrize(
-    ("gpus", "processors", "jobs"),
-    [(["0", "1", "2", "3"], 2, [(2, 2)] * 6), ([], 4, [(0, n) for n in (1, 2, 9, 1, 2, 2, 1, 4)])],
-)
-def test_no_device_is_two_jobs(gpus, processors, jobs):
-    """Two jobs on GPUs run at a time; a job that needs more cores than the machine has gets all of them."""
-    devices, guard, together = Devices(gpus, processors, jobs=3), threading.Lock(), threading.Barrier(2)
-    taken, busy, most = set(), [0], [0]
-
-    def work(job: tuple[int, int]) -> None:
-        with devices.taken(*job) as own:
-            of_job = set(own["CUDA_VISIBLE_DEVICES"].split(",")) if gpus else set()
-            with guard:
-                assert len(of_job) == job[0] and not of_job & taken and (gpus or own == {})
-                taken.update(of_job)
-                busy[0] += min(job[1], processors)
-                most[0] = max(most[0], busy[0])
-            together.wait(10) if gpus else time.sleep(0.02)  # so that other jobs start
-            with guard:
-                taken.difference_update(of_job)
-                busy[0] -= min(job[1], processors)
-
-    in_parallel(work, jobs, devices.jobs)
-    assert most[0] <= processors or gpus
 
 
 def test_a_job_may_begin_while_it_is_shown_how_far_others_are(tmp_path):

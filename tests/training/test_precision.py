@@ -5,24 +5,12 @@ from retable.core.errors import UsageError
 from retable.training.precision import fastest_precision, multiply_in, require_precision
 
 
-@pytest.mark.parametrize(("capabilities", "precision"), [
-    ({"avx512_f": True, "avx512_bf16": False}, "32-true"),
-    ({"avx512_f": True, "avx512_bf16": True}, "bf16-mixed"),
-    ({"amx_bf16": True}, "bf16-mixed"),
-    ({}, "32-true"),  # as with an architecture that is neither of these
-])  # fmt: skip
-def test_a_processor_takes_bf16_where_it_has_products_of_it(capabilities, precision, monkeypatch):
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert fastest_precision("cpu") == precision
-
-
 @pytest.mark.parametrize(("supported", "precision"), [(True, "bf16-mixed"), (False, "32-true")])
-def test_a_gpu_goes_before_its_processor(supported, precision, monkeypatch):
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": not supported})
+def test_only_a_gpu_takes_bf16_by_itself(supported, precision, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: supported)
     assert fastest_precision("auto") == fastest_precision("gpu") == precision
+    assert fastest_precision("cpu") == "32-true"
 
 
 @pytest.mark.parametrize(("built", "has"), [(True, True), (True, False), (False, False)])

@@ -6,17 +6,13 @@ from retable.core.errors import UsageError
 
 
 def fastest_precision(accelerator: str) -> str:
-    """Return `bf16-mixed` if this machine multiplies bf16 in hardware, otherwise `32-true`.
+    """Return `bf16-mixed` on a GPU that multiplies bf16 in hardware, otherwise `32-true`.
 
-    A CPU multiplies bf16 in hardware if it has AMX or AVX-512 BF16.
+    On CPUs the precision is always `32-true`, so that all CPUs compute the same cells.
 
     accelerator: one of Lightning's accelerator names cpu, gpu and auto.
     """
-    if _on_gpu(accelerator):
-        fast = torch.cuda.is_bf16_supported(including_emulation=False)
-    else:
-        capabilities = torch.cpu.get_capabilities()
-        fast = any(capabilities.get(name, False) for name in ("amx_bf16", "avx512_bf16"))
+    fast = _on_gpu(accelerator) and torch.cuda.is_bf16_supported(including_emulation=False)
     return "bf16-mixed" if fast else "32-true"
 
 
