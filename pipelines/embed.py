@@ -34,10 +34,9 @@ def embed(cfg: DictConfig) -> None:
         )
     if cfg.word_by_word and cfg.clip_norm is not None:
         raise UsageError("word_by_word=true does not clip gradients; write clip_norm=null, or word_by_word=false")
-    if cfg.word_by_word and (cfg.trainer.accelerator != "cpu" or cfg.trainer.get("strategy") == "fsdp"):
+    if cfg.word_by_word and cfg.trainer.get("strategy") == "fsdp":
         raise UsageError(
-            "word_by_word=true needs all weights on the CPU, in each process; write trainer=cpu, or "
-            "trainer=ddp trainer.accelerator=cpu, or word_by_word=false"
+            "word_by_word=true needs all weights in each process; write trainer=ddp, or word_by_word=false"
         )
     torch.manual_seed(cfg.seed)
     model = build(cfg.model, "model", words=tokenizer.words)

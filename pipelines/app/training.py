@@ -1,5 +1,6 @@
 """Training for stages: pass settings to `fit`, and write weights, learning curve and costs to the cell."""
 
+import os
 import time
 
 import torch
@@ -82,7 +83,11 @@ def train(
     record.metrics |= {"steps": steps, "parameters": sum(p.numel() for p in objective.parameters())}
     record.metrics |= {unit: round(steps * each) for unit, each in cost.items()}
     record.costs["training_seconds"] = round(time.monotonic() - started, 2)
-    record.costs |= {f"{unit}_per_second": round(stepped * each / seconds) for unit, each in cost.items() if stepped}
+    # The speed of processes that share CPU cores says nothing about the system.
+    if device.type != "cpu" or cfg.trainer.devices <= len(os.sched_getaffinity(0)):
+        record.costs |= {
+            f"{unit}_per_second": round(stepped * each / seconds) for unit, each in cost.items() if stepped
+        }
     if device.type == "cuda":
         record.costs["peak_gpu_memory_mib"] = round(torch.cuda.max_memory_allocated() / 2**20)
         if stepped and cost:

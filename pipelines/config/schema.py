@@ -121,10 +121,6 @@ class Trainer(Schema):
     num_nodes: PositiveInt
 
 
-class OneDevice(Trainer):
-    devices: Literal[1]
-
-
 class Training:
     """The settings of all stages that train."""
 
@@ -211,7 +207,7 @@ class Adapt:
     cell: CellName
     system: PlainName
     seed: Seed
-    trainer: OneDevice
+    trainer: Trainer
     tokens: CellName
     out: Name
 
@@ -341,15 +337,16 @@ def _check_trainer(trainer: Mapping[str, Any]) -> None:
     from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
     from retable.training.blocks import FullySharded
+    from retable.training.devices import SHARING
     from retable.training.fit import quiet_lightning
 
     for name, annotation in get_type_hints(L.Trainer.__init__).items():
         # Lightning itself checks the types of only a few settings.
         if name in trainer and {*get_args(annotation)} <= {int, float, bool, None.__class__}:
             require(trainer[name], annotation, f"trainer.{name}")
-    devices, cores = trainer.get("devices"), len(os.sched_getaffinity(0))
-    if trainer.get("accelerator") == "cpu" and isinstance(devices, int) and devices > cores:
-        raise UsageError(f"trainer.devices={devices} should be at most {cores}, the number of CPU cores")
+    devices, most = trainer.get("devices"), max(len(os.sched_getaffinity(0)), SHARING)
+    if trainer.get("accelerator") == "cpu" and isinstance(devices, int) and devices > most:
+        raise UsageError(f"trainer.devices={devices} should be at most {most} without GPUs")
     own = {**trainer, "strategy": FullySharded()} if trainer.get("strategy") == "fsdp" else trainer
     with quiet_lightning(), warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -218,3 +218,46 @@ def test_a_seed_gives_the_same_bytes(model, threads):
             learner.update(windows.batch(step), step, LR, one_process)
         ends.append(learner.vectors().numpy().tobytes())
     assert ends[0] == ends[1]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_groups_of_one_pair_take_the_steps_of_the_compiled_loops(model):
+    """Groups are for GPUs; here on a CPU, with lines of two words, of which the first has a window: one pair each."""
+    generator = torch.Generator().manual_seed(4)
+    words = torch.stack([torch.randperm(V, generator=generator)[:2] for _ in range(30)]).flatten()  # 30 lines
+    batch = WindowSlice(words, torch.arange(30).repeat_interleave(2), torch.tensor([1, 0]).repeat(30), 2)
+    loop = WordByWord(spread(HierarchicalSoftmax(MODELS[model](), COUNTS)))
+    groups = copy.deepcopy(loop)
+    loss = loop.update(batch, 0, LR, one_process)["loss"].item()
+    assert groups._in_groups(batch, 0, LR, words=2).item() == pytest.approx(loss, rel=1e-5)
+    assert_equal(groups, [p.detach() for p in loop.parameters()])
+
+
+def test_groups_of_one_cell_take_the_steps_of_the_compiled_loops():
+    generator = torch.Generator().manual_seed(4)
+    ids = torch.randint(V, (2, 60), generator=generator)
+    cells = Cells(*ids, 200 * torch.rand(60, generator=generator) + 0.5)
+    loop = WordByWord(spread(WeightedLeastSquares(GloVe(WORDS, D), COUNTS)))
+    groups = copy.deepcopy(loop)
+    loss = loop.update(cells, 0, LR, one_process)["loss"].item()
+    assert groups._in_groups(cells, 0, LR, cells=1).item() == pytest.approx(loss, rel=1e-5)
+    assert_equal(groups, [p.detach() for p in loop.parameters()])
+    for own, other in zip(groups.buffers(), loop.buffers(), strict=True):
+        torch.testing.assert_close(own, other)
+
+
+@pytest.mark.parametrize(("model", "lr"), [("skipgram", 0.05), ("cbow", 0.05), ("fasttext", 0.02)])
+def test_groups_learn_what_the_compiled_loops_learn(model, lr):
+    """A word is followed by its successor; both find out with the same rate, and nearly the same loss."""
+    tokens = (np.random.default_rng(0).integers(290, size=4000)[:, None] + np.arange(3)).flatten() % 290
+    losses = []
+    for way in ("_loop", "_in_groups"):
+        torch.manual_seed(0)
+        learner = WordByWord(NegativeSampling(MODELS[model](), np.ones(V), pool=256))
+        windows = Windows(tokens, np.ones(V), V - 1, window=1, subsample=0, batch_tokens=4000)
+        for step in range(30):
+            torch.manual_seed(step)
+            batch = windows.batch(step)
+            loss = learner._loop(batch, lr) if way == "_loop" else learner._in_groups(batch, step, lr)
+        losses.append(loss.item())
+    assert losses[1] == pytest.approx(losses[0], rel=0.03) and losses[0] < 3

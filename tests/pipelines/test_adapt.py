@@ -16,7 +16,7 @@ from retable.evaluation.dynamic_evaluation import LearningLM
 from retable.evaluation.neural_cache import CachedLM
 from retable.inference.systems import load_system
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
-from tests.pipelines.conftest import TINY
+from tests.pipelines.conftest import TINY, TWO
 
 pytestmark = pytest.mark.long
 
@@ -62,6 +62,15 @@ def test_the_best_setting_on_the_validation_text_is_recorded(name, inside):
     )
     saved = load_file(cell / "model.safetensors")
     assert {key: float(saved[key]) for key in SETTINGS[name]} == {key: reported[key] for key in SETTINGS[name]}
+
+
+def test_two_processes_find_what_one_finds(own, inside):
+    """The processes divide the settings among them, and each reads the validation text in order."""
+    settings = ["adaptation.rates=[0.1,0.3]", "adaptation.segment=20", "system=elman_shared"]
+    own.forked.succeed("adapt", TINY, CELL, "adaptation=dynamic", *settings, "trainer=ddp", *TWO)
+    cells = [Path(f"outputs/adapt/grammar_tiny/elman_{name}-1") for name in ("dynamic", "shared")]
+    for file in ("tried.csv", "model.safetensors", "metrics.json"):
+        assert digest(cells[0] / file) == digest(cells[1] / file), file
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -122,7 +131,6 @@ def test_it_is_loaded_and_asked_from_anywhere(name, inside):
     ([CELL, "adaptation.weights=[1.0]"], "adaptation.weights=[1.0] should be less than 1"),
     ([CELL, "adaptation=dynamic", "adaptation.rows=3"], "unknown setting adaptation.rows; write"),
     ([CELL, "adaptation=dynamic_rms", "adaptation.rows=100000"], "is shorter than a batch; lower adaptation.rows"),
-    ([CELL, "trainer.devices=2"], "trainer.devices=2 should be 1"),
 ])  # fmt: skip
 def test_what_can_not_learn_is_refused_with_one_line(own, adapted, overrides, message):
     assert message in own.refuse("adapt", TINY, *overrides, "system=refused")

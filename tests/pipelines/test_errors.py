@@ -108,7 +108,7 @@ REFUSED = [
     # torch sees no GPU, even on a machine with one.
     (f"pretrain {TINY} trainer=gpu", "accelerator=gpu: torch finds no GPU here; write cpu, or auto"),
     (f"finetune {TINY} trainer=ddp trainer.accelerator=gpu", "accelerator=gpu: torch finds no GPU here"),
-    (f"embed {TINY} trainer=fsdp trainer.accelerator=cpu", "all weights on the CPU, in each process; write"),
+    (f"embed {TINY} trainer=fsdp trainer.accelerator=cpu", "needs all weights in each process; write trainer=ddp, or"),
 ]  # fmt: skip
 
 

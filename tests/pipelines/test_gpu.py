@@ -84,6 +84,29 @@ def test_killed_and_resumed_equals_uninterrupted(project, name):
         assert digest(killed / file) == digest(whole / file), file
 
 
+@pytest.mark.parametrize("recipe", ["skipgram", "cbow", "fasttext", "glove"])
+def test_word_vectors_are_trained_in_groups_of_windows(project, recipe):
+    """On a GPU, each group of windows is one update, so its losses are only close to those of window by window."""
+    last = []
+    for trainer in ("cpu", "gpu"):
+        project.succeed(
+            "embed", "corpus=grammar_tiny", f"recipe=vectors/{recipe}", "model.d_model=16", "epochs=4",
+            f"trainer={trainer}", f"system={recipe}_{trainer}", "logger=none",
+        )  # fmt: skip
+        last.append(losses(project.folder / f"outputs/embed/grammar_tiny/{recipe}_{trainer}-1").iloc[-1])
+    assert last[1] == pytest.approx(last[0], rel=0.1)
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="NCCL needs two GPUs")
+@pytest.mark.parametrize("trainer", ["ddp", "fsdp"])
+@pytest.mark.parametrize("name", ["lstm", "gpt", "bert"])
+def test_two_gpus_have_the_losses_of_one(project, name, trainer):
+    one = losses(train(project, name, f"{name}_alone", "trainer=gpu", *FP32))
+    ours = ["trainer.accelerator=gpu", "trainer.devices=2", *FP32]
+    both = losses(train(project.forked, name, f"{name}_{trainer}_two", f"trainer={trainer}", *ours))
+    assert both.to_numpy() == pytest.approx(one.to_numpy(), rel=1e-4, abs=1e-5)
+
+
 @pytest.mark.parametrize("trainer", ["ddp", "fsdp"])
 @pytest.mark.parametrize("name", ["gpt", "bert"])
 def test_one_gpu_of_many_trains_as_one(project, name, trainer):

@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from pipelines import evaluate
 from retable.core.artifacts import read_record
 from retable.models.vector_files import read_vectors
+from retable.objectives.word_by_word import WordByWord
 from retable.tokenizers.tokenizer import Tokenizer
 from tests.pipelines.conftest import CELLS, SHORT, SKIPGRAM, TINY, TWO, unrecorded
 
@@ -233,6 +234,19 @@ def test_unseen_words_have_ngrams(graph):
                   "benchmark.neighbours.words=[smeteling]")  # fmt: skip
     table = pd.read_csv(graph.folder / "outputs/evaluate/grammar_tiny/fasttext-1/neighbours/neighbours.csv")
     assert (table["word"] == "smeteling").sum() == 10
+
+
+@pytest.mark.parametrize("recipe", ["skipgram", "glove"])
+def test_word_vectors_learn_in_groups_as_on_a_gpu(graph, recipe, monkeypatch):
+    settings = [TINY, f"recipe=vectors/{recipe}", "model.d_model=16", "epochs=2"]
+    graph.succeed("embed", *settings, f"system={recipe}_loops")
+    monkeypatch.setattr(WordByWord, "_loop", lambda self, batch, lr: self._in_groups(batch, 0, lr))
+    graph.succeed("embed", *settings, f"system={recipe}_groups")
+    losses = [
+        json.loads((graph.folder / f"outputs/embed/grammar_tiny/{recipe}_{way}-1/metrics.json").read_text())
+        for way in ("loops", "groups")
+    ]
+    assert losses[0]["train/loss"] != losses[1]["train/loss"] == pytest.approx(losses[0]["train/loss"], rel=0.1)
 
 
 @pytest.mark.long

@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 
 from pipelines.config.errors import is_main_process, one_line_errors
 from pipelines.executors.local import forked
+from retable.core.artifacts import read_record
 from retable.training import fit  # noqa: F401, it has Lightning's line replaced
 from retable.training.signals import PARTNER_LOST
 from tests.pipelines.conftest import CELLS, TWO
@@ -35,8 +36,9 @@ def long(*case: str):
 
 
 def by(trainer: str) -> list[str]:
-    """Return the settings for one process, or for two."""
-    return [f"trainer={trainer}", *(TWO if trainer != "cpu" else [])]
+    """Return the settings for one process or two, or for as many as the name's end tells."""
+    kind, _, number = trainer.partition("_")
+    return [f"trainer={kind}", *(TWO if kind != "cpu" else []), *([f"trainer.devices={number}"] if number else [])]
 
 
 @pytest.fixture(scope="module")
@@ -66,9 +68,10 @@ def train(project):
 
 @pytest.mark.parametrize(
     ("system", "trainer"),
-    [("gpt", "fsdp"), *(long(name, "ddp") for name in ("gpt", "bert", "electra", "elmo")), long("t5", "fsdp")],
-)
-def test_two_processes_have_the_losses_of_one(train, system, trainer):
+    [("gpt", "fsdp"), *(long(name, "ddp") for name in ("gpt", "bert", "electra", "elmo")), long("t5", "fsdp"),
+     *(long("gpt", name) for name in ("ddp_4", "fsdp_4"))],
+)  # fmt: skip
+def test_several_processes_have_the_losses_of_one(train, system, trainer):
     ours, theirs = (pd.read_csv(train(system, each) / "curve.csv") for each in (trainer, "cpu"))
     assert ours[["step", "metric"]].equals(theirs[["step", "metric"]])
     losses = ours["metric"].str.startswith("train/") & ours["metric"].str.endswith("loss") & (ours["step"] <= 20)
@@ -77,6 +80,8 @@ def test_two_processes_have_the_losses_of_one(train, system, trainer):
     # differed by
     # 1.6e-5 on a CPU without AVX-512, because rounding errors grow over twenty steps.
     assert ((ours["value"] - theirs["value"]).abs() / theirs["value"].clip(lower=1))[losses].max() < 3e-5
+    is_crowded = trainer.endswith("4") and len(os.sched_getaffinity(0)) < 4
+    assert ("tokens_per_second" in read_record(train(system, trainer))) != is_crowded
 
 
 @pytest.mark.parametrize(("system", "trainer"), [("gpt", "fsdp"), long("bert", "fsdp"), long("t5", "fsdp")])

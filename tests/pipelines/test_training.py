@@ -16,7 +16,7 @@ CFG = OmegaConf.create(
         "seed": 1, "epochs": 1,
         "optimizer": {"_target_": "retable.training.optimizers.sgd", "_partial_": True, "lr": 1.0},
         "schedule": {"_target_": "retable.training.schedules.constant", "_partial_": True}, "clip_norm": None,
-        "trainer": {"precision": "32-true"}, "checkpoint_every": 10, "validations": 1,
+        "trainer": {"precision": "32-true", "devices": 1}, "checkpoint_every": 10, "validations": 1,
     }
 )  # fmt: skip
 
@@ -46,6 +46,17 @@ def test_utilisation_is_of_all_gpus_or_of_measured_products(
     assert (record.costs["flops_utilisation"], record.costs["tokens_per_second"]) == (share, 50_000)
     assert ("peak_gpu_memory_mib" in record.costs) == (device == "cuda")
     assert record.costs.get("product_flops_per_second") == {"cpu": 1e11}.get(device)
+
+
+@pytest.mark.parametrize("cores", [3, 4])
+def test_processes_that_share_cores_have_no_speed(cores, monkeypatch, tmp_path):
+    fitted = Fitted([Point(100, "train/loss", 1.0)], 100, 2.0, 100, torch.device("cpu"), devices=4)
+    monkeypatch.setattr(training, "fit", lambda *_, **__: fitted)
+    monkeypatch.setattr(training.os, "sched_getaffinity", lambda _: set(range(cores)))
+    record = RunFolder(tmp_path, tmp_path, lambda points: None)
+    cfg = OmegaConf.merge(CFG, {"trainer": {"devices": 4}})
+    training.train(cfg, record, nn.Linear(2, 2), Batches(), validation=None)
+    assert ("tokens_per_second" in record.costs) == (cores == 4)
 
 
 @pytest.mark.parametrize(("budget", "steps"), [("5e3tokens", 5), ("2e4tokens", 8), ("3e9flops", 3), ("10min", 8)])

@@ -65,6 +65,7 @@ STUDY = {
     "chosen_by": {"sentiment": "accuracy"},
     "sweeps": {"RTE": "sweeps/rte.csv"},
     "scaling_laws": "lstm_*",
+    "devices": {"kn5": ["lstm_2"]},
     "lacks": {"task": {"snli": "data/snli"}},
     "bands": {"perplexity": [["lstm_2", "", "test", "perplexity_word", 8, 9.5]]},
 }  # fmt: skip

@@ -82,6 +82,16 @@ def test_a_record_is_its_cell(trained, record, tmp_path):
     assert str(mistake.value) == f"{path} is missing; `retable repro` of its study makes it"
 
 
+def test_a_record_keeps_the_speed_of_the_training_until_its_numbers_change(trained, record):
+    write_making(trained, RECORD | {"tokens_per_second": 1234})
+    path = record(trained)
+    assert next(read_results(path)).record["tokens_per_second"] == 1234
+    write_making(trained, RECORD | {"tokens_per_second": 999})
+    assert next(read_results(record(trained))).record["tokens_per_second"] == 1234
+    path.unlink()
+    assert next(read_results(record(trained))).record["tokens_per_second"] == 999
+
+
 def test_a_record_of_an_evaluation_has_each_benchmark_and_an_oracle_its_folder(write_likelihood, record, write_run):
     cell = write_likelihood("evaluate", "ptb/lstm-1", "lstm", 1, [30.0, 31.0]).parent
     (phenomena := cell / "phenomena").mkdir()

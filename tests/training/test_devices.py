@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from retable.core.errors import UsageError
-from retable.training.devices import accelerator_here, devices_here, require_gpus
+from retable.training.devices import accelerator_here, devices_here, limit_threads, require_gpus
 
 
 @pytest.fixture
@@ -37,6 +37,21 @@ def test_settings_that_suit_the_machine_stay(gpus):
         require_gpus("gpu", devices)
     gpus(0)
     require_gpus("cpu", 64)
+
+
+@pytest.mark.parametrize(("cores", "before", "processes", "threads"), [
+    (8, 8, 2, 4),
+    (8, 1, 2, 1),  # `make repro` gives each process one thread
+    (2, 2, 4, 1),
+    (16, 8, 1, 8),  # torch counts one thread per physical core
+])  # fmt: skip
+def test_processes_share_the_cores(gpus, monkeypatch, cores, before, processes, threads):
+    gpus(0, cores)
+    chosen = []
+    monkeypatch.setattr(torch, "get_num_threads", lambda: before)
+    monkeypatch.setattr(torch, "set_num_threads", chosen.append)
+    limit_threads(processes)
+    assert chosen == [threads]
 
 
 @pytest.mark.parametrize(("number", "devices", "line"), [

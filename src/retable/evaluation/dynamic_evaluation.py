@@ -33,7 +33,7 @@ from torch import Tensor, nn
 
 from retable.core.errors import UsageError
 from retable.core.settings import NonNegative, Positive, PositiveInt, Share, WholeNumber
-from retable.data.batches import once
+from retable.data.batches import mapped, once
 from retable.data.bucketed import on_device
 from retable.data.streams import TokenBatch
 from retable.evaluation.adaptation import Fitted, detached, steps
@@ -69,15 +69,17 @@ class DynamicEvaluation:
     def fit(self, model: NeuralLM, texts: Mapping[str, np.ndarray]) -> Fitted:
         """Find the rate and decay with the lowest loss on the validation text.
 
-        Cost: for each combination of rate and decay, the model reads the validation text once and learns from it.
+        Cost: for each combination of rate and decay, the model reads the validation text once and learns from it. The
+        processes divide the combinations among them.
         """
         measured, text = self.measured(model, texts), texts["validation"][: self.tokens]
         tensors = {name: torch.from_numpy(array) for name, array in measured.items()}
-        tried = []
-        for rate, decay in product(self.rates, self.decays):
-            nats = -self._learning(model, rate, decay, tensors).log_prob(text)
-            tried.append({"rate": rate, "decay": decay, "loss": float(nats.mean())})
-        return Fitted(tried, measured)
+
+        def tried(setting: tuple[float, float]) -> dict[str, float]:
+            nats = -self._learning(model, *setting, tensors).read(text)
+            return {"rate": setting[0], "decay": setting[1], "loss": float(nats.mean())}
+
+        return Fitted(mapped(tried, [*product(self.rates, self.decays)]), measured)
 
     def measured(self, model: NeuralLM, texts: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return the arrays, by name, that the updates need in addition to the rate and the decay."""
@@ -152,9 +154,10 @@ class LearningLM:
 
     def log_prob(self, tokens: np.ndarray) -> np.ndarray:
         """Return the log-probability of each token of a stream (N,), in nats, float64 (N,)."""
-        return once(lambda: self._log_prob(tokens))
+        return once(lambda: self.read(tokens))
 
-    def _log_prob(self, tokens: np.ndarray) -> np.ndarray:
+    def read(self, tokens: np.ndarray) -> np.ndarray:
+        """Compute `log_prob` in this process, whatever other processes do."""
         objective, state = self.adapted.objective, None
         weights = dict(learnt(objective))
         trained = {name: weight.detach().clone() for name, weight in weights.items()}

@@ -1,12 +1,14 @@
-"""Fast training of word vectors on CPUs: stochastic gradient descent per window, as in word2vec.c.
+"""Fast training of word vectors: stochastic gradient descent per window, as in word2vec.c.
 
 Batched objectives update a frequent word once per batch, by a sum of gradients that are all computed with the same
-weights. Here, the weights are updated after each window, and scores are computed only for pairs that occur.
+weights. Here, the weights are updated after each window, and scores are computed only for pairs that occur. Compiled
+loops do this on CPUs. A GPU is too slow for single windows, so on a GPU the weights are updated after each group of
+windows, by autograd.
 
 Shapes: N words of a slice or cells of a matrix, V vocabulary, D dimensions.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -24,15 +26,19 @@ from retable.objectives.hierarchical_softmax import HierarchicalSoftmax
 from retable.objectives.negative_sampling import NegativeSampling
 from retable.objectives.weighted_least_squares import WeightedLeastSquares
 
+# Numbers of words or of GloVe's cells per update on a GPU. In larger groups, the sum of a frequent word's gradients is
+# too large: with 512 words, fastText diverged on a text of 1,000 types (corpus english_small).
+WORDS, CELLS = 256, 4096
+
 
 class WordByWord(SelfUpdating):
-    """Stochastic gradient descent on an objective of word vectors, without autograd.
+    """Stochastic gradient descent on an objective of word vectors: per window on a CPU, per group of windows on a GPU.
 
     The settings of the configured optimizer are ignored, except the learning rate. GloVe is always fitted by AdaGrad,
     whose sums of squared gradients start at 1.
 
     Args:
-        threads: number of threads, each of which trains on a part of every batch with its own copy of the weights.
+        threads: number of CPU threads, each of which trains on a part of every batch with its own copy of the weights.
             After each batch, the changes of all copies are added up, and also the changes of all processes. Therefore,
             two runs with the same seed, number of threads and number of processes produce the same weights, byte for
             byte. (word2vec.c and gensim use Hogwild!: their threads share the weights without locks. With Hogwild! and
@@ -72,12 +78,40 @@ class WordByWord(SelfUpdating):
         self, batch: WindowSlice | Cells, step: int, lr: float, total: Callable[[Tensor], Tensor]
     ) -> dict[str, Tensor]:
         """Train on a batch; the metric `loss` is the mean loss per word pair (GloVe: per cell)."""
-        if batch[0].device.type != "cpu":
-            raise UsageError("training word by word needs a CPU; write word_by_word=false on a GPU")
-        self._processes = self._processes or round(total(torch.ones(())).item())
         tables = self._tables()
+        self._processes = self._processes or round(total(torch.ones((), device=tables[0].device)).item())
         before = [table.clone() for table in tables] if self._processes > 1 else []
-        shared = [table.numpy() for table in tables]
+        loss = self._loop(batch, lr) if batch[0].device.type == "cpu" else self._in_groups(batch, step, lr)
+        for table, start in zip(tables, before, strict=False):
+            table.copy_(total(table.sub_(start)).add_(start))
+        return {"loss": loss}
+
+    def _in_groups(
+        self, batch: WindowSlice | Cells, step: int, lr: float, words: int = WORDS, cells: int = CELLS
+    ) -> Tensor:
+        """Train on a batch by autograd, with one update per group; return the mean of the groups' losses.
+
+        Args:
+            words, cells: number of words or of GloVe's cells in a group. Windows do not cross the ends of groups.
+        """
+        parameters, losses = [*self.parameters()], []
+        squares: list[Tensor | None] = [*self.buffers(recurse=False)] or [None] * len(parameters)
+        for number, group in enumerate(_groups(batch, words if isinstance(batch, WindowSlice) else cells)):
+            # Each group draws its own noise words.
+            loss, metrics, _ = self.objective.loss(group, None, (step << 20) + number)
+            slopes = torch.autograd.grad(loss, parameters)
+            losses.append(metrics["loss"])
+            with torch.no_grad():
+                for parameter, slope, square in zip(parameters, slopes, squares, strict=True):
+                    if square is None:
+                        parameter.sub_(slope, alpha=lr)
+                    else:  # AdaGrad
+                        parameter.addcdiv_(slope, square.addcmul_(slope, slope).sqrt(), value=-lr)
+        return torch.stack(losses).mean() if losses else torch.zeros(())
+
+    def _loop(self, batch: WindowSlice | Cells, lr: float) -> Tensor:
+        """Train on a batch by the compiled loops; return the mean loss per word pair."""
+        shared = [table.numpy() for table in self._tables()]
         rows = self._rows(batch, shared) if self.threads > 1 else []
 
         ends = np.linspace(0, len(batch[0]), self.threads + 1).astype(np.int64)
@@ -98,10 +132,8 @@ class WordByWord(SelfUpdating):
             in_turn = pool.map if self.threads > 1 else map
             sums = list(in_turn(learn, range(self.threads)))
             list(in_turn(add_up, range(self.threads)))
-        for table, start in zip(tables, before, strict=False):
-            table.copy_(total(table.sub_(start)).add_(start))
         loss, pairs = np.sum(sums, axis=0)
-        return {"loss": torch.tensor(loss / max(pairs, 1))}
+        return torch.tensor(loss / max(pairs, 1))
 
     def _tables(self) -> list[Tensor]:
         """List all tensors that an update changes: the weights and, for GloVe, the sums of squared gradients."""
@@ -142,3 +174,11 @@ class WordByWord(SelfUpdating):
     ) -> tuple[float, int]:
         cells = (part.numpy() for part in batch)
         return kernels.least_squares(*cells, start, stop, *tables, self.objective.x_max, self.objective.power, lr)
+
+
+def _groups(batch: WindowSlice | Cells, size: int) -> Iterator[WindowSlice | Cells]:
+    """Split a batch into groups of `size` words or cells, in order."""
+    for start in range(0, len(batch[0]), size):
+        yield batch._replace(**{
+            name: part[start : start + size] for name, part in batch._asdict().items() if isinstance(part, Tensor)
+        })  # fmt: skip

@@ -165,6 +165,7 @@ class Reported(Keys):
     chosen_by: dict[Name, Name] = key("chosen_by: {sentiment: accuracy}")
     sweeps: dict[Name, Name] = key("sweeps: {RTE: sweeps/rte.csv}")
     scaling_laws: Name = key("scaling_laws: gpt_*")
+    devices: dict[Name, Annotated[list[Name], MinLen(1)]] = key("devices: {gpt: [gpt_ddp_2, gpt_fsdp_2]}")
     lacks: dict[Name, dict[Name, Name]] = key("lacks: {task: {snli: data/snli}}")
     bands: dict[Name, list[Band]] = key('bands: {perplexity: [[lstm, "", test, perplexity_word, 108, 132]]}')
 
@@ -245,6 +246,8 @@ def require_systems(reported: Mapping[str, Any], systems: Collection[str], where
         named += [("gains", gain[side], systems) for side in ("scratch", "pretrained")]
     for pair in reported.get("compare", ()):
         named += [("compare", name, systems) for name in pair["systems"]]
+    for pair in reported.get("devices", {}).items():
+        named += [("devices", name, systems) for name in (pair[0], *pair[1])]
     for key, ablation in reported.get("ablations", {}).items():
         named += [(f"ablations.{key}", name, systems) for name in ablation["systems"]]
     if efficiency := reported.get("label_efficiency"):

@@ -24,6 +24,7 @@ from retable.reporting.results import Result, result_of, tables_in
 
 TOLERANCE = 1e-5  # Numbers within this relative tolerance count as equal: a report's tables have only six digits.
 _WHEN = (1980, 1, 1, 0, 0, 0)  # Time of the files in an archive, constant so that equal tables give equal bytes.
+SPEEDS = ("tokens_per_second",)
 _COMPARED = ("settings", "config", "metrics")
 
 
@@ -53,6 +54,7 @@ def write_record(cell: Path, settings: Mapping[str, str], code: str, path: Path)
             "requirements": made.get("environment", {}),
             "machine": made.get("hardware"),
             "seconds": made.get("seconds"),
+            **{name: made[name] for name in SPEEDS if name in made},
         },
     }
     tables = {
@@ -96,6 +98,7 @@ def read_results(path: Path) -> Iterator[Result]:
         "git_dirty": made["uncommitted_changes"],
         "environment": made["requirements"],
         "hardware": made["machine"],
+        **{name: made[name] for name in SPEEDS if name in made},
     }
     config = yaml.dump(record["config"], sort_keys=False, allow_unicode=True, width=120, Dumper=yaml.CSafeDumper)
     for benchmark, metrics in record["metrics"].items():

@@ -23,6 +23,7 @@ from retable.reporting.attention import attention_figures, heads_tables
 from retable.reporting.claims import check_tables
 from retable.reporting.comparison import comparison_rows
 from retable.reporting.coverage import with_coverage
+from retable.reporting.devices import devices_figures, devices_rows
 from retable.reporting.diagnostic_figures import diagnostic_figures, phenomena_figure, sampling_figure
 from retable.reporting.diagnostics import gradients_rows, phenomena_tables, sampling_rows, scaling_rows
 from retable.reporting.elmo import elmo_rows
@@ -78,6 +79,7 @@ def write_report(
     chosen_by: Mapping[str, str] | None = None,
     sweeps: Mapping[str | int, pd.DataFrame] | None = None,
     scaling_laws: str | None = None,
+    devices: Mapping[str, Sequence[str]] | None = None,
     lacks: Mapping[str, Mapping[str, str]] | None = None,
     makings: Mapping[str, Making] | None = None,
     remote: str | None = None,
@@ -112,6 +114,7 @@ def write_report(
         chosen_by: for each task, the metric by which a learning rate is chosen.
         sweeps: trials of sweeps by the title of their table; see `retable.reporting.sweeps`.
         scaling_laws: a pattern of system names; see `retable.reporting.scaling_laws`.
+        devices: systems in several processes, by system; see `retable.reporting.devices`.
         lacks: parts of the study that are not run; see `retable.reporting.missing_inputs`.
         makings: how each cell is made, by the cell's name.
         remote: URL of the repository.
@@ -154,6 +157,8 @@ def write_report(
     first += of_rows("gains", gains_rows(gains or (), values, tuned or ""))
     first += of_rows("compare", comparison_rows(compare or (), values))
     first += of_rows("rates", rates_rows(rates or {}, chosen_by or {}, results.get("pretrain", []), values))
+    in_processes = devices_rows(devices or {}, results.get("pretrain", []))
+    first += of_rows("devices", in_processes)
     first += [*of_rows("scaling-laws", laws_rows(laws)), *of_rows("scaling-models", models_rows(laws))]
     shown = with_overlap(signed(pd.concat([frame, averages]), measured), measured)
     shown = with_coverage(shown, measured)
@@ -184,6 +189,7 @@ def write_report(
         ("Accuracy by number of examples in the prompt", "shots", shots_figures(frame)),
         ("Loss by size, one curve per budget", "isoflop", isoflop_figures(laws)),
         ("Loss by operations", "compute", compute_figures(laws)),
+        ("Speed by number of processes", "devices", devices_figures(in_processes)),
         ("Analogies by size of corpus", "analogies", size_curves(frame, words)),
         ("Word pairs in the plane of their first two principal components", "plane", planes(everything)),
         ("Senses of words by layer", "senses", senses_figures(frame)),

@@ -8,6 +8,7 @@ import torch
 from retable.core.errors import UsageError
 
 REHEARSING = 2  # number of CPU processes of a parallel training without GPUs
+SHARING = 4  # so many CPU processes may run even on fewer cores, to check losses; their speed is not recorded
 
 
 def accelerator_here(accelerator: str) -> str:
@@ -23,6 +24,11 @@ def devices_here(accelerator: str, parallel: bool) -> int:
     if accelerator in ("gpu", "cuda"):
         return max(torch.cuda.device_count(), 1)
     return min(REHEARSING, len(os.sched_getaffinity(0))) if parallel else 1
+
+
+def limit_threads(processes: int) -> None:
+    """Limit this process's threads to its share of the CPU cores; a lower limit, as in OMP_NUM_THREADS, is kept."""
+    torch.set_num_threads(min(torch.get_num_threads(), max(len(os.sched_getaffinity(0)) // processes, 1)))
 
 
 def require_gpus(accelerator: str, devices: int | Sequence[int] = 1) -> None:

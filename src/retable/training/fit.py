@@ -29,6 +29,7 @@ from retable.training.blocks import FullySharded, gather, replica
 from retable.training.checkpoints import latest, require_weights
 from retable.training.curve import Point
 from retable.training.data import Data
+from retable.training.devices import limit_threads
 from retable.training.module import Training
 from retable.training.observers import PointLogger
 from retable.training.progress import Best, Progress
@@ -153,7 +154,7 @@ def fit(
             settings |= {"val_check_interval": 1.0, "check_val_every_n_epoch": 1}
         runner = L.Trainer(**{**settings, **trainer})
         if runner.num_devices > 1 and runner.strategy.root_device.type == "cpu":
-            torch.set_num_threads(max(len(os.sched_getaffinity(0)) // runner.num_devices, 1))
+            limit_threads(runner.num_devices)
         trained = replica(objective) if sharded else objective  # sharding cannot be undone, so train a copy
         training = Training(trained, seed, max_steps, optimizer, schedule, clip_norm, epochs, averaging)
         data = Data(batches, validation)

@@ -1,7 +1,6 @@
 """The measurement of trained systems with Lightning's `Trainer.predict`."""
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ from torch import nn
 
 from retable.data.batches import LazyBatches, Measure, measured_by
 from retable.training.data import Data
+from retable.training.devices import limit_threads
 from retable.training.fit import quiet_lightning
 from retable.training.module import Training, all_gather
 
@@ -33,7 +33,7 @@ def used_on(modules: Sequence[nn.Module], trainer: Mapping[str, Any]) -> Iterato
             **{name: trainer[name] for name in MACHINE & trainer.keys()},
         )  # fmt: skip
     if runner.num_devices > 1 and runner.strategy.root_device.type == "cpu":
-        torch.set_num_threads(max(len(os.sched_getaffinity(0)) // runner.num_devices, 1))
+        limit_threads(runner.num_devices)
     used: Any = nn.ModuleList(modules)  # the Trainer moves all modules if they are in one module
     device, module = runner.strategy.root_device, Training(used, seed=0, max_steps=1)
     module.to(device)
