@@ -167,6 +167,7 @@ class Pretrain(Initialised):
     validation_scorer: Annotated[Any, Takes("retable.evaluation.likelihood.")]
     patience: PositiveInt | None
     compile: bool
+    cuda_graph: bool
     recompute: bool
 
 
