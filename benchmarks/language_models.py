@@ -87,10 +87,12 @@ class PlainGPT(nn.Module):
 
     earlier: torch.Tensor
 
-    def __init__(self, d: int, layers: int, heads: int, dropout: float, explicit: bool):
+    def __init__(
+        self, d: int, layers: int, heads: int, dropout: float, explicit: bool, vocab_size: int = V, length: int = LENGTH
+    ):
         super().__init__()
         self.heads, self.dropout, self.explicit = heads, dropout, explicit
-        self.tokens, self.places = nn.Embedding(V, d), nn.Embedding(LENGTH, d)
+        self.tokens, self.places = nn.Embedding(vocab_size, d), nn.Embedding(length, d)
         self.blocks = nn.ModuleList(
             nn.ModuleDict({
                 "norm": nn.LayerNorm(d), "mix": nn.Linear(d, 3 * d), "out": nn.Linear(d, d),
@@ -99,7 +101,7 @@ class PlainGPT(nn.Module):
             for _ in range(layers)
         )  # fmt: skip
         self.norm = nn.LayerNorm(d)
-        self.register_buffer("earlier", torch.ones(LENGTH, LENGTH, dtype=torch.bool).tril())
+        self.register_buffer("earlier", torch.ones(length, length, dtype=torch.bool).tril())
         for name, p in self.named_parameters():
             if p.ndim == 2:
                 nn.init.normal_(p, std=0.02)
