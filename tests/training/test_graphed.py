@@ -10,6 +10,7 @@ from typing import Any
 import lightning as L
 import pytest
 import torch
+from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from torch import nn
 
 from retable.data.streams import CarriedStreams
@@ -150,7 +151,8 @@ def test_reasons_against_a_graph():
     lstm = models.LSTM(V, 8, 2, 0.3, 0.1)
 
     def reason(model: nn.Module = lstm, optimizer: Any = sgd, **changes: Any) -> str | None:
-        settings = {"world_size": 1, "accumulate_grad_batches": 1, "precision": "bf16-mixed", "callbacks": []}
+        settings = {"accumulate_grad_batches": 1, "precision": "bf16-mixed", "callbacks": []}
+        settings |= {"strategy": SingleDeviceStrategy("cpu")}
         objective = model if isinstance(model, objectives.CausalLM) else causal(model)
         return obstacle(objective, optimizer(objective, lr=1.0), SimpleNamespace(**settings | changes))
 
@@ -165,7 +167,7 @@ def test_reasons_against_a_graph():
     assert reason(callbacks=[L.Callback()]) is None
     assert "GRU" in reason(models.GRU(V, 8, 2, 0.3, 0.1))
     assert "SGD" in reason(optimizer=partial(momentum_sgd, momentum=0.9))
-    assert "processes" in reason(world_size=2) and "parts" in reason(accumulate_grad_batches=2)
+    assert "processes" in reason(strategy=DDPStrategy()) and "parts" in reason(accumulate_grad_batches=2)
     assert "16-mixed" in reason(precision="16-mixed")
     assert "Watching acts within the step (on_after_backward)" in reason(callbacks=[Watching()])
     assert "Other" in reason(Other(lstm, V, tie=False, bias=True, reduction="mean"))

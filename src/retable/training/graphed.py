@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from lightning.pytorch.strategies import SingleDeviceStrategy
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, Optimizer
 
@@ -30,8 +31,8 @@ def obstacle(objective: nn.Module, optimizer: Optimizer, trainer: Any) -> str | 
             return f"cuDNN draws the dropout between the layers of {type(layers).__name__}, outside torch's generator"
     if not (isinstance(optimizer, SGD | Adam) and optimizer.defaults["fused"]):
         return f"optimizer {type(optimizer).__name__} cannot read its rate from the GPU"
-    if trainer.world_size > 1 or trainer.accumulate_grad_batches > 1:
-        return "the step needs several processes or parts"
+    if not isinstance(trainer.strategy, SingleDeviceStrategy) or trainer.accumulate_grad_batches > 1:
+        return "the strategy is for several processes, or a batch has several parts"
     if str(trainer.precision).startswith("16"):
         return f"precision {trainer.precision} scales the loss by values"
     for callback in trainer.callbacks:
