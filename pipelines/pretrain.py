@@ -1,5 +1,6 @@
 """Train a language model on tokens: `python -m pipelines.pretrain corpus=grammar recipe=recurrent/lstm seed=1`."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ from omegaconf import DictConfig
 from pipelines.app.run_folder import run_folder
 from pipelines.app.stage import stage
 from pipelines.config.conf import chosen
-from retable.core.artifacts import require
+from retable.core.artifacts import require, root
 from retable.core.errors import UsageError
 from retable.core.settings import build
 from retable.inference.build import build_batches, build_counted, build_model, build_objective, takes_setting
@@ -88,8 +89,8 @@ def learn(cfg: DictConfig) -> None:
     inputs += (start := continue_from(cfg, objective, tokenizer, open_checkpoint(cfg))).inputs
     if cfg.recompute:
         recompute_blocks(model)
-    if cfg.compile:
-        model.compile()
+    if cfg.compile:  # one folder for all cells; torch's default is a folder in /tmp, which other users can create first
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(root().absolute() / "work/compiled"))
     batches = build_batches(cfg, tokenizer, folder, "train", cfg.seed)
     if takes_setting(cfg.batches, "units"):
         inputs += [require(folder / f"{split}.units.npy") for split in ("train", "validation")]

@@ -73,6 +73,8 @@ def train(
         seconds=amount if unit == "seconds" else None,
         best=best,
         callbacks=callbacks(cfg),
+        compile=cfg.get("compile", False),
+        cuda_graph=cfg.get("cuda_graph", True),
     )
     record.log(points)
     save_weights(objective, record.folder / "model.safetensors")

@@ -163,6 +163,7 @@ class Pretrain(Initialised):
     validation_scorer: Annotated[Any, Takes("retable.evaluation.likelihood.")]
     patience: PositiveInt | None
     compile: bool
+    cuda_graph: bool
     recompute: bool
 
 

@@ -46,6 +46,25 @@ def test_value_and_gradients_are_those_of_the_cross_entropy_of_all_logits(bias, 
     torch.testing.assert_close(gradients(3 * loss, tensors), gradients(3 * expected, tensors), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("aligned", [1, 4, cross_entropy.ALIGNED])
+def test_all_logits_at_once_give_the_same_value_and_gradients_without_ignored_labels(bias, aligned):
+    """The vocabulary of 11 words is padded to 12 or 64 on GPUs; padding has no probability and no gradient."""
+    tensors, labels = inputs(bias)
+    real = torch.rand(N) < 0.7
+    loss = cross_entropy._at_once(*tensors, labels.where(real, cross_entropy.IGNORED), aligned)
+    expected = linear_cross_entropy(tensors[0][real], *tensors[1:], labels[real])
+    torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(gradients(loss, tensors), gradients(expected, tensors), rtol=1e-5, atol=1e-6)
+
+
+def test_logits_fit_up_to_a_share_of_the_memory(monkeypatch):
+    monkeypatch.setattr(cross_entropy, "_bytes_of_memory", lambda kind: 16 * 1000)
+    for dtype, most in ((torch.float32, 5), (torch.bfloat16, 10)):  # tokens with 50 logits each in 1000 bytes
+        fits = [cross_entropy.fit_in_memory(torch.empty(n, D, dtype=dtype), 50) for n in (most, most + 1)]
+        assert fits == [True, False]
+
+
 def test_where_nothing_learns_no_gradient_is_made(way, monkeypatch):
     """This saves two thirds of a validation's time, and memory of the table's size."""
     tensors, labels = inputs(bias=True)

@@ -107,6 +107,25 @@ def test_two_gpus_have_the_losses_of_one(project, name, trainer):
     assert both.to_numpy() == pytest.approx(one.to_numpy(), rel=1e-4, abs=1e-5)
 
 
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+def test_steps_as_one_graph_have_the_losses_of_eager_steps(project, precision):
+    """The graph draws the same random numbers; its learning rate is rounded to fp32."""
+    settings = ["trainer=gpu", f"trainer.precision={precision}", "model.dropout=0.2", "++max_steps=12"]
+    eager = losses(train(project, "lstm", f"lstm_eager_{precision[:2]}", *settings, "+cuda_graph=false"))
+    ours = losses(train(project, "lstm", f"lstm_graphed_{precision[:2]}", *settings))
+    assert ours.index.equals(eager.index) and len(ours) >= 2
+    assert ours.to_numpy() == pytest.approx(eager.to_numpy(), rel=1e-4 if precision == "32-true" else 5e-3)
+
+
+@pytest.mark.parametrize("name", ["gpt", "bert", "t5"])
+def test_compiled_with_its_loss_a_step_has_the_losses_of_an_eager_one(project, name):
+    eager = losses(train(project, name, f"{name}_uncompiled", "trainer=gpu", *FP32))
+    ours = losses(train(project, name, f"{name}_compiled", "trainer=gpu", *FP32, "compile=true"))
+    assert ours.index.equals(eager.index) and len(ours) >= 2
+    assert ours.to_numpy() == pytest.approx(eager.to_numpy(), rel=1e-4)
+    assert (project.folder / "work/compiled").is_dir()  # the next cell of these sizes finds its code here
+
+
 @pytest.mark.parametrize("trainer", ["ddp", "fsdp"])
 @pytest.mark.parametrize("name", ["gpt", "bert"])
 def test_one_gpu_of_many_trains_as_one(project, name, trainer):

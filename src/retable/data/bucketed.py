@@ -109,7 +109,9 @@ def in_order_of_length(encoded: Encoded, batch_size: int) -> Iterator[tuple[np.n
 
 
 def on_device(device: torch.device, batch: Any) -> Any:
-    """Move all tensors of a batch, or of nested batches, to `device`."""
+    """Move all tensors of a batch, or of nested batches, to `device`; the CPU does not wait for a copy to a GPU."""
     if isinstance(batch, Tensor):
+        if device.type == "cuda" and batch.device.type == "cpu":
+            return batch.contiguous().pin_memory().to(device, non_blocking=True)
         return batch.to(device)
     return type(batch)(*(on_device(device, part) for part in batch)) if isinstance(batch, tuple) else batch

@@ -35,6 +35,7 @@ class MaskedBatch(NamedTuple):
     draws: Tensor  # (P,) float32, uniform in [0, 1): random numbers for objectives that sample tokens
     share: float  # scales the mean over `places`, so that processes average to the mean over all positions
     token_share: float  # multiplies this process's mean, so that the average over processes is the mean over all tokens
+    padded: bool = True  # False if no row is padded; a GPU that checks `lengths` would make the CPU wait
 
 
 class MaskedDocuments:
@@ -120,6 +121,7 @@ class MaskedDocuments:
             draws=torch.from_numpy(draws[own, :T].ravel()[places]),
             share=world * len(places) / int((chosen >= 0).sum()),
             token_share=world * int(lengths.sum()) / int(rows.lengths.sum()),
+            padded=bool((lengths < T).any()),
         )
 
     def _corrupted(self, step: int) -> tuple[Rows, np.ndarray, np.ndarray, np.ndarray]:

@@ -23,6 +23,7 @@ class Model(nn.Module):
     layout: ClassVar[Layout] = "apart"
     reads_words: ClassVar[bool] = False  # whether the model needs words' spellings (arguments `words`, `unknown`)
     marks_predicates: ClassVar[bool] = False  # whether the model can mark the predicate (`d_predicate` > 0)
+    launch_bound: ClassVar[bool] = False  # whether a step on a GPU is hundreds of short kernels with fixed sizes
     d_model: int
     max_length: int | None = None  # length of the longest input, in tokens; None if any length is allowed
     frozen: bool = False  # whether training leaves the pretrained weights unchanged

@@ -31,6 +31,8 @@ class Recurrent(LeftToRight):
         dropout: rate on non-recurrent connections (Zaremba et al. 2014).
     """
 
+    launch_bound = True
+
     def __init__(
         self, layers: nn.RNNBase, vocab_size: int, d_embedding: int, d_model: int, dropout: float, init_range: float
     ):

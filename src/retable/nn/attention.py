@@ -7,6 +7,7 @@ B batch, T queries per sequence, S keys per sequence, D d_model, H heads, K head
 
 import torch
 from torch import Tensor, nn
+from torch.compiler import is_compiling
 
 from retable.nn.dot_product import dot_product_attention
 from retable.nn.transformer import rotate
@@ -95,9 +96,10 @@ def padding_mask(lengths: Tensor, length: int) -> Tensor:
 def padding_mask_if_any(lengths: Tensor, length: int) -> Tensor | None:
     """Return the result of `padding_mask` for lengths (B,), or None if no row is padded.
 
-    Attention without a mask saves more time than this check takes.
+    Attention without a mask saves more time than this check takes. Within torch.compile the result is always a mask,
+    because a check of values would divide the graph.
 
     Args:
         length: number of tokens per row, padding included.
     """
-    return None if bool((lengths == length).all()) else padding_mask(lengths, length)
+    return None if not is_compiling() and bool((lengths == length).all()) else padding_mask(lengths, length)

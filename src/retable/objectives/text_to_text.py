@@ -7,13 +7,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.compiler import is_compiling
 
 from retable.core.errors import UsageError
 from retable.core.settings import PositiveInt
 from retable.data.corruption import START
 from retable.data.pairs import PairBatch
 from retable.models.base import Encoder, EncoderDecoder, Model
-from retable.nn.cross_entropy import linear_cross_entropy, linear_log_prob, logits_of, row_chunks
+from retable.nn.cross_entropy import IGNORED, linear_cross_entropy, linear_log_prob, logits_of, row_chunks
 from retable.objectives.base import Writing, tie_softmax
 
 
@@ -63,9 +64,14 @@ class TextToText(Writing):
         return log_probs.new_zeros(len(batch.labels)).index_add_(0, rows, log_probs)
 
     def predictions(self, batch: PairBatch) -> tuple[Tensor, Tensor]:
-        """Return the scaled hidden states (N, D) that predict the targets, and the targets (N,), without padding."""
+        """Return the scaled hidden states (N, D) that predict the targets, and the targets (N,), without padding.
+
+        Within torch.compile, padding is not removed, because sizes must not depend on values; its label is IGNORED.
+        """
         places = torch.arange(batch.labels.shape[1], device=batch.labels.device)
         real = places < batch.target_lengths[:, None]
+        if is_compiling():
+            return self.decoded(batch).flatten(0, 1) * self.scale, batch.labels.where(real, IGNORED).flatten()
         return self.decoded(batch)[real] * self.scale, batch.labels[real]
 
     def decoded(self, batch: PairBatch) -> Tensor:

@@ -1,8 +1,7 @@
 """Methods that save memory for large models: recomputed activations, and weights sharded over processes."""
 
-import copy
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from lightning.pytorch.strategies import ModelParallelStrategy
 from torch import nn
@@ -13,8 +12,6 @@ from torch.utils.checkpoint import checkpoint
 
 from retable.core.errors import UsageError
 from retable.models.base import blocks_of
-
-Module = TypeVar("Module", bound=nn.Module)
 
 METHODS = ("loss", "log_prob", "next_log_prob", "remember")  # methods other than `forward` that use the weights
 
@@ -43,15 +40,6 @@ def shard(objective: nn.Module, mesh: Any) -> None:
         for method in METHODS:
             if hasattr(module, method):  # torch refuses to register a missing method
                 register_fsdp_forward_method(module, method)
-
-
-def replica(module: Module) -> Module:
-    """Return a copy of a module that shares no weights with it, and in which the same parts are compiled."""
-    copied = copy.deepcopy(module)
-    for own, other in zip(module.modules(), copied.modules(), strict=True):
-        if own._compiled_call_impl is not None:
-            other.compile()
-    return copied
 
 
 def gather(shared: nn.Module, whole: nn.Module) -> None:

@@ -61,10 +61,11 @@ class Rates(L.Callback):
     def __init__(self) -> None:
         self._points: list[Point] = []
 
-    def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         step, every = trainer.global_step + 1, trainer.log_every_n_steps
-        if (every and step % every == 0) or step == trainer.max_steps:
-            self._points.append(Point(step, "train/learning_rate", float(optimizer.param_groups[0]["lr"])))
+        logs = (every and step % every == 0) or step == trainer.max_steps
+        if logs and batch_idx % trainer.accumulate_grad_batches == 0:
+            self._points.append(Point(step, "train/learning_rate", float(trainer.optimizers[0].param_groups[0]["lr"])))
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         self._log_collected(trainer)

@@ -5,6 +5,9 @@ from itertools import count
 from typing import Any
 
 import lightning as L
+import torch
+from lightning_utilities.core.apply_func import apply_to_collection
+from torch import Tensor
 
 from retable.data.batches import Batches, Measure
 from retable.training.blocks import FullySharded
@@ -25,6 +28,12 @@ class Data(L.LightningDataModule):
     ):
         super().__init__()
         self.batches, self.validation, self.test, self.prediction = batches, validation, test, prediction
+
+    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
+        """Move a batch to a device; a copy to a GPU starts from pinned memory, so that the CPU does not wait."""
+        if device.type == "cuda":
+            batch = apply_to_collection(batch, Tensor, lambda tensor: tensor.contiguous().pin_memory())
+        return super().transfer_batch_to_device(batch, device, dataloader_idx)
 
     def train_dataloader(self) -> "Steps":
         assert self.trainer is not None and self.batches is not None

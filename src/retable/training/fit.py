@@ -1,6 +1,7 @@
 """Run a training from the start, or from the last checkpoint, to its end."""
 
 import contextlib
+import copy
 import ctypes
 import json
 import logging
@@ -25,7 +26,7 @@ from torch.optim import Optimizer
 from retable.core.errors import UsageError
 from retable.data.batches import Batches, Measure
 from retable.objectives.base import Objective, SelfUpdating
-from retable.training.blocks import FullySharded, gather, replica
+from retable.training.blocks import FullySharded, gather
 from retable.training.checkpoints import latest, require_weights
 from retable.training.curve import Point
 from retable.training.data import Data
@@ -76,6 +77,8 @@ def fit(
     seconds: float | None = None,
     best: Best | None = None,
     callbacks: Sequence[L.Callback] = (),
+    compile: bool = False,
+    cuda_graph: bool = True,
 ) -> Fitted:
     """Train `objective` in place; return the learning curve, the time, and the devices.
 
@@ -105,6 +108,7 @@ def fit(
             validation.
         callbacks: Lightning callbacks of the training. The callbacks do not run while the time per step is measured for
             `seconds`.
+        compile, cuda_graph: see `Training`.
 
     Raises:
         UsageError: a checkpoint contains more than weights and numbers.
@@ -116,7 +120,10 @@ def fit(
     if seconds is not None:
         kept = scratch / "seconds.json"
         if not kept.exists():
-            module = Training(replica(objective), seed, MEASURED, optimizer, schedule, clip_norm, epochs)
+            module = Training(
+                copy.deepcopy(objective), seed, MEASURED, optimizer, schedule, clip_norm, epochs,
+                compile=compile, cuda_graph=cuda_graph,
+            )  # fmt: skip
             (begun := scratch / "seconds.begun").write_text(
                 json.dumps(_seconds_per_step(module, batches, trainer, scratch))
             )
@@ -156,7 +163,9 @@ def fit(
         if runner.num_devices > 1 and runner.strategy.root_device.type == "cpu":
             limit_threads(runner.num_devices)
         trained = replica(objective) if sharded else objective  # sharding cannot be undone, so train a copy
-        training = Training(trained, seed, max_steps, optimizer, schedule, clip_norm, epochs, averaging)
+        training = Training(
+            trained, seed, max_steps, optimizer, schedule, clip_norm, epochs, averaging, compile, cuda_graph
+        )
         data = Data(batches, validation)
         try:
             with step_end:

@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
@@ -17,9 +18,13 @@ from retable.core.errors import UsageError
 from retable.data.batches import Measure, Scaled
 from retable.nn.product import use_faster_products
 from retable.objectives.base import Objective, SelfUpdating
+from retable.objectives.causal_lm import CausalLM
 from retable.training.averaging import Average
 from retable.training.blocks import FullySharded, shard
+from retable.training.graphed import GraphedStep, map_tensors, obstacle
 from retable.training.observers import PointLogger
+
+GRAPHED_ON = ("cuda",)  # kinds of devices on which the steps of launch-bound models run as one graph
 
 
 class Training(L.LightningModule):
@@ -38,6 +43,10 @@ class Training(L.LightningModule):
     averaging: function that returns, from the validation losses so far, whether weight averaging begins. Once averaging
         has begun, validations use the averaged weights, and the training ends with the averaged weights.
 
+    compile: whether torch.compile compiles the loss of a training step as a whole: model, head and cross-entropy.
+        Validations are not compiled.
+    cuda_graph: whether the steps of a launch-bound model run as one CUDA graph (`GraphedStep`) on a GPU.
+
     An objective of the class SelfUpdating updates its own weights, and uses only the learning rate of the optimizer.
     """
 
@@ -53,6 +62,8 @@ class Training(L.LightningModule):
         clip_norm: float | None = None,
         epochs: float = 1.0,
         averaging: Callable[[Sequence[float]], bool] | None = None,
+        compile: bool = False,
+        cuda_graph: bool = True,
     ):
         super().__init__()
         self.save_hyperparameters("seed", "max_steps", "clip_norm", "epochs")
@@ -67,6 +78,9 @@ class Training(L.LightningModule):
         self._scale: float = 1.0
         self._states: list[Any] = [None]
         self._is_sharded = False
+        self._compile, self._cuda_graph = compile, cuda_graph
+        self._loss: Callable[..., Any] | None = None
+        self._graphed: GraphedStep | None = None
         self.automatic_optimization = not isinstance(objective, SelfUpdating)
 
     def configure_model(self) -> None:
@@ -93,16 +107,36 @@ class Training(L.LightningModule):
         if isinstance(self.objective, SelfUpdating):
             self._update(self.objective, batch)
         else:
-            self._scale = batch.scale if isinstance(batch, Scaled) else 1.0
             if len(self._states) != parts:
                 self._states = [None] * parts
-            loss, self.metrics, state = self.objective.loss(batch, self._states[part], step)
-            self._states[part] = _map(torch.Tensor.detach, state)
+            if self._graphed is not None:
+                self.metrics, self._states[0] = self._graphed(batch, self._states[0])
+            else:
+                self._scale = batch.scale if isinstance(batch, Scaled) else 1.0
+                loss, self.metrics, state = self._loss_of(self.objective)(batch, self._states[part], step)
+                self._states[part] = map_tensors(torch.Tensor.detach, state)
         trainer: Any = self.trainer  # mypy does not know the Trainer's flags
         every = trainer.log_every_n_steps
         if every and (step + 1) % every == 0:
             self._log("train", self.metrics, sync_dist=True)
         return loss
+
+    def _loss_of(self, objective: Objective) -> Callable[..., Any]:
+        """Return the function that computes the loss; it is compiled after FSDP has wrapped it."""
+        if self._loss is None:
+            self._loss = torch.compile(objective.loss) if self._compile else objective.loss
+        return self._loss
+
+    def on_train_start(self) -> None:
+        model = getattr(self.objective, "model", None)
+        if self.device.type not in GRAPHED_ON or not (self._cuda_graph and getattr(model, "launch_bound", False)):
+            return
+        optimizer: Any = self.optimizers(use_pl_optimizer=False)
+        reason = "compile=true" if self._compile else obstacle(self.objective, optimizer, self.trainer)
+        if reason is None:
+            self._graphed = GraphedStep(cast(CausalLM, self.objective), optimizer, self._clip_norm)
+        elif self.global_rank == 0:
+            print(f"steps do not run as one CUDA graph: {reason}", file=sys.stderr, flush=True)
 
     def _update(self, objective: SelfUpdating, batch: Any) -> None:
         optimizer: Any = self.optimizers()
@@ -125,8 +159,11 @@ class Training(L.LightningModule):
         for group in optimizer.param_groups:
             group["lr"] *= self._scale  # for this step only: LambdaLR starts from the initial rate again
 
-    def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
-        super().optimizer_step(*args, **kwargs)
+    def optimizer_step(self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Any = None) -> None:
+        if self._graphed is not None:
+            optimizer_closure()  # the training step itself updates the weights
+        else:
+            super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
         if self._average is not None:
             self._average.update()
 
@@ -239,7 +276,7 @@ class Training(L.LightningModule):
         """
         states = tuple(self._states)
         if self.trainer.world_size > 1:
-            states = tuple(_map(self.all_gather, state) for state in states)
+            states = tuple(map_tensors(self.all_gather, state) for state in states)
         checkpoint["carried_state"] = states
         checkpoint["losses"] = self._losses
         if self._average is not None:
@@ -250,7 +287,7 @@ class Training(L.LightningModule):
             return (tensor[self.global_rank] if self.trainer.world_size > 1 else tensor).to(self.device)
 
         if self._trainer is not None:  # without a trainer, the module is only measured and needs no recurrent state
-            self._states = [_map(own_part, state) for state in checkpoint["carried_state"]]
+            self._states = [map_tensors(own_part, state) for state in checkpoint["carried_state"]]
         self._losses = checkpoint["losses"]
         if "average" in checkpoint:
             self._average = Average(self.objective)
@@ -274,9 +311,3 @@ def _unscales(optimizer: Optimizer) -> bool:
 def step_seed(*parts: int) -> int:
     """Return a 63-bit seed that is a hash of the given numbers."""
     return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()) >> 1
-
-
-def _map(function: Callable[[Tensor], Any], state: Any) -> Any:
-    if state is None:
-        return None
-    return function(state) if isinstance(state, Tensor) else tuple(_map(function, part) for part in state)
