@@ -1,25 +1,28 @@
-"""Compare speed and memory of contextual pretraining with transformers: `python -m benchmarks.contextual`.
+"""Compare speed and memory of contextual pretraining with peers: `python -m benchmarks.contextual`.
 
 Encoders of 4 layers of width 256, 30,522 types, no dropout, 32 rows of up to 128 tokens per step, the same optimizer:
 
 BERT        masked LM on the same documents. Our side packs them into full rows and computes the softmax only at
             predicted tokens. transformers' BertForMaskedLM gets pieces of documents, which its collator pads to the
             longest piece of a batch, and computes the softmax at all places.
-BERT, same rows   both sides read the rows that our side packs.
+BERT, same rows   both sides read the rows that our side packs. A plain BERT also computes the softmax only at
+            predicted tokens; its model and cross-entropy are compiled as one graph, with torch's attention kernel or
+            with attention as explicit products.
 T5          4 encoder layers, 4 decoder layers, random spans; both sides read the same pairs.
 ELECTRA     embeddings of 128, a generator of a quarter of the width; both sides read the rows that our side packs. The
             peer is ElectraForMaskedLM with ElectraForPreTraining, which share token and position embeddings.
 
-Tokens are counted in inputs and targets, without padding. Both sides run in turns in one process with the same
-allocator settings; the first steps are not counted. Speed is tokens over the median step, including batches and
-optimizer. Peak memory is measured over a few steps in a separate process, minus the memory of this process before the
-model was built.
+transformers' models run eagerly and, except ELECTRA, compiled with their losses. Tokens are counted in inputs and
+targets, without padding. All sides run in turns in one process with the same allocator settings; the first steps, in
+which torch.compile compiles, are not counted. Speed is tokens over the median step, including batches and optimizer; a
+row has the median, lowest and highest ratio of the rounds. With `--memory`, the peak memory of our side and of
+transformers is measured over a few steps in a separate process, minus the memory of this process before the model was
+built.
 
 transformers is in the extra `dev`.
 """
 
 import argparse
-import statistics
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -29,6 +32,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import (
     BertConfig,
@@ -42,13 +46,13 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from benchmarks.language_models import WARMING, autocast, times
-from benchmarks.ratio import Ratio, at_least_one, command_line, peak_of, precisions, show
+from benchmarks.language_models import WARMING, autocast, plain_attention
+from benchmarks.ratio import Ratio, at_least_one, command_line, in_turns, peak_of, precisions, show, times
 from retable.data.corruption import START, Corrupted, RandomSpans
 from retable.data.masking import MaskedBatch, MaskedDocuments
 from retable.models.bert import BERT
 from retable.models.t5 import T5
-from retable.nn.attention import padding_mask
+from retable.nn.attention import padding_mask, padding_mask_if_any
 from retable.nn.product import use_faster_products
 from retable.objectives.base import Objective
 from retable.objectives.masked_lm import MaskedLM
@@ -80,6 +84,13 @@ class Side(NamedTuple):
     module: nn.Module
     loss: Callable[[int], Tensor]
     tokens: float
+
+
+def compiled(build: Callable[[Sizes], Side], sizes: Sizes) -> Side:
+    """Return a side whose module, which computes the loss, is compiled."""
+    side = build(sizes)
+    side.module.compile()
+    return side
 
 
 class Text:
@@ -171,6 +182,54 @@ def packed_bert(sizes: Sizes) -> Side:
     return Side(model, lambda step: model(**spread(data.batch(step))).loss, data.tokens_per_step)
 
 
+class PlainBERT(nn.Module):
+    """A BERT as users write it, with the mean cross-entropy at the predicted places as its result."""
+
+    def __init__(self, sizes: Sizes, explicit: bool):
+        super().__init__()
+        d, n_layers, self.heads = sizes.encoder().values()
+        self.explicit = explicit
+        self.words, self.places = nn.Embedding(sizes.vocab_size, d), nn.Embedding(sizes.length, d)
+        self.segments, self.norm = nn.Embedding(2, d), nn.LayerNorm(d)
+        self.blocks = nn.ModuleList(
+            nn.ModuleDict({
+                "mix": nn.Linear(d, 3 * d), "out": nn.Linear(d, d), "norm": nn.LayerNorm(d),
+                "expand": nn.Linear(d, 4 * d), "contract": nn.Linear(4 * d, d), "norm_2": nn.LayerNorm(d),
+            })
+            for _ in range(n_layers)
+        )  # fmt: skip
+        self.dense, self.dense_norm = nn.Linear(d, d), nn.LayerNorm(d)
+        self.bias = nn.Parameter(torch.zeros(sizes.vocab_size))
+        for name, p in self.named_parameters():
+            if p.ndim == 2:
+                nn.init.normal_(p, std=0.02)
+            elif name.endswith("bias"):
+                nn.init.zeros_(p)
+
+    def forward(self, ids: Tensor, segments: Tensor, mask: Tensor | None, places: Tensor, labels: Tensor) -> Tensor:
+        B, T = ids.shape
+        x = self.norm(self.words(ids) + self.places.weight[:T] + self.segments(segments))
+        for block in self.blocks:
+            q, k, v = block["mix"](x).view(B, T, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+            mixed = plain_attention(q, k, v, mask, 0.0, self.explicit).transpose(1, 2).reshape(B, T, -1)
+            x = block["norm"](x + block["out"](mixed))
+            x = block["norm_2"](x + block["contract"](F.gelu(block["expand"](x))))
+        hidden = self.dense_norm(F.gelu(self.dense(x.flatten(0, 1)[places])))
+        return F.cross_entropy(F.linear(hidden, self.words.weight, self.bias).float(), labels)
+
+
+def plain_bert(sizes: Sizes, explicit: bool) -> Side:
+    model, data = PlainBERT(sizes, explicit), Text(sizes.vocab_size).masked(sizes)
+    model.compile()
+
+    def loss(step: int) -> Tensor:
+        batch = data.batch(step)
+        mask = padding_mask_if_any(batch.lengths, batch.input_ids.shape[1])
+        return model(batch.input_ids, batch.segments, mask, batch.places, batch.labels) * batch.share
+
+    return Side(model, loss, data.tokens_per_step)
+
+
 def pairs(sizes: Sizes) -> tuple[Corrupted, float]:
     """Return batches for T5, and the number of tokens in a batch."""
     data = Corrupted(
@@ -253,12 +312,18 @@ def their_electra(sizes: Sizes) -> Side:
     return Side(model, loss, data.tokens_per_step)
 
 
-SYSTEMS: dict[str, tuple[Callable[[Sizes], Side], Callable[[Sizes], Side]]] = {  # ours, transformers'
-    "BERT": (our_bert, padded_bert),
-    "BERT, same rows": (our_bert, packed_bert),
-    "T5": (our_t5, their_t5),
-    "ELECTRA": (our_electra, their_electra),
-}
+PEER = "transformers"  # the peer whose memory is measured
+SYSTEMS: dict[str, tuple[Callable[[Sizes], Side], dict[str, Callable[[Sizes], Side]]]] = {  # our side, its peers
+    "BERT": (our_bert, {PEER: padded_bert, f"{PEER}, compiled": partial(compiled, padded_bert)}),
+    "BERT, same rows": (our_bert, {
+        PEER: packed_bert,
+        f"{PEER}, compiled": partial(compiled, packed_bert),
+        "a plain BERT, compiled": partial(plain_bert, explicit=False),
+        "a plain BERT, compiled, products": partial(plain_bert, explicit=True),
+    }),
+    "T5": (our_t5, {PEER: their_t5, f"{PEER}, compiled": partial(compiled, their_t5)}),
+    "ELECTRA": (our_electra, {PEER: their_electra}),
+}  # fmt: skip
 
 
 def steps(side: Side, precision: str) -> Iterator[None]:
@@ -284,28 +349,32 @@ def peak_mib(build: Callable[[Sizes], Side], sizes: Sizes, precision: str, threa
 def ratios(arguments: argparse.Namespace) -> Iterator[Ratio]:
     sizes = Sizes(*(getattr(arguments, name) for name in Sizes._fields))
     for name in arguments.systems:
+        build_ours, peers = SYSTEMS[name]
         for precision in arguments.precisions:
-            peaks = []
-            for build in SYSTEMS[name]:
-                with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-                    peaks.append(pool.submit(peak_mib, build, sizes, precision, arguments.threads).result())
+            memory = ""
+            if arguments.memory:
+                peaks = []
+                for build in (build_ours, peers[PEER]):
+                    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+                        peaks.append(pool.submit(peak_mib, build, sizes, precision, arguments.threads).result())
+                memory = f"memory {peaks[0]:,.0f} MiB, {PEER} {peaks[1]:,.0f} MiB"
             torch.manual_seed(1)
-            sides = [build(sizes) for build in SYSTEMS[name]]
-            running = [steps(side, precision) for side in sides]
-            seconds: list[list[float]] = [[], []]
-            for each in running:
-                times(each, WARMING)
-            for _ in range(arguments.rounds):
-                for spent, each in zip(seconds, running, strict=True):
-                    spent += times(each, arguments.steps)
-            speeds = [side.tokens / statistics.median(spent) for side, spent in zip(sides, seconds, strict=True)]
-            memory = f"memory {peaks[0]:,.0f} MiB, peer {peaks[1]:,.0f} MiB"
-            yield Ratio(f"{name}, {precision}", "transformers", "tokens/s", *speeds, memory)
+            sides = {"ours": build_ours(sizes)} | {peer: build(sizes) for peer, build in peers.items()}
+            running = {each: steps(side, precision) for each, side in sides.items()}
+            seconds = in_turns(running, WARMING, arguments.rounds, arguments.steps)
+            per_token = {
+                each: [spent / sides[each].tokens for spent in seconds_of_rounds]
+                for each, seconds_of_rounds in seconds.items()
+            }
+            for peer in peers:
+                yield Ratio.of(f"{name}, {precision}", peer, "tokens/s", 1, per_token["ours"], per_token[peer], memory)
+            torch.compiler.reset()
 
 
 def main() -> None:
-    parser = precisions(command_line(__doc__, [*SYSTEMS], rounds=5))
-    parser.add_argument("--steps", type=at_least_one, default=4, help="steps of each side per round")
+    parser = precisions(command_line(__doc__, [*SYSTEMS], rounds=7))
+    parser.add_argument("--steps", type=at_least_one, default=2, help="steps of each side per round")
+    parser.add_argument("--memory", action="store_true", help="also measure the peak memory of both sides")
     for name, default in Sizes()._asdict().items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=at_least_one, default=default)
     show(parser, ratios)

@@ -25,8 +25,8 @@ import torch
 from torch import Tensor, nn
 from transformers import BertConfig, BertForSequenceClassification
 
-from benchmarks.language_models import WARMING, autocast, times
-from benchmarks.ratio import Ratio, at_least_one, command_line, precisions, show
+from benchmarks.language_models import WARMING, autocast
+from benchmarks.ratio import Ratio, at_least_one, command_line, precisions, show, times
 from retable.data.bucketed import Bucketed
 from retable.data.examples import Inputs, encoded
 from retable.data.templates import in_segments

@@ -1,7 +1,9 @@
 """Speeds relative to a peer library; the command line and the table of the benchmarks that measure such speeds."""
 
 import argparse
-from collections.abc import Callable, Iterable, Sequence
+import statistics
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +15,10 @@ HEAD = "| work | peer | unit | ours | peer's | ratio | remark |\n|---|---|---|--
 
 
 class Ratio(NamedTuple):
-    """A row of the table: the median speeds of both sides in one run; higher is better."""
+    """A row of the table: the median speeds of both sides in one run; higher is better.
+
+    `rounds` has the ratio of each round, if both sides ran in rounds: the row shows the median, lowest and highest one.
+    """
 
     work: str
     peer: str
@@ -21,12 +26,52 @@ class Ratio(NamedTuple):
     ours: float
     theirs: float
     remark: str = ""
+    rounds: Sequence[float] = ()
+
+    @classmethod
+    def of(
+        cls, work: str, peer: str, unit: str, amount: float, ours: Sequence[float], theirs: Sequence[float],
+        remark: str = "",
+    ) -> "Ratio":  # fmt: skip
+        """Return the row for `amount` units per step, from the seconds per step of each round of both sides."""
+        rounds = [their / our for our, their in zip(ours, theirs, strict=True)]
+        speeds = [amount / statistics.median(seconds) for seconds in (ours, theirs)]
+        return cls(work, peer, unit, *speeds, remark, rounds)
 
     def __str__(self) -> str:
-        return (
-            f"| {self.work} | {self.peer} | {self.unit} | {self.ours:,.0f} | {self.theirs:,.0f} | "
-            f"{self.ours / self.theirs:.2f} | {self.remark} |"
-        )
+        ratio = f"{self.ours / self.theirs:.2f}"
+        if self.rounds:
+            ratio = f"{statistics.median(self.rounds):.2f} ({min(self.rounds):.2f}–{max(self.rounds):.2f})"
+        speeds = f"{self.ours:,.0f} | {self.theirs:,.0f}"
+        return f"| {self.work} | {self.peer} | {self.unit} | {speeds} | {ratio} | {self.remark} |"
+
+
+def times(steps: Iterator[None], n: int) -> list[float]:
+    """Return the seconds of the next n steps."""
+    seconds = []
+    for _ in range(n):
+        start = time.perf_counter()
+        next(steps)
+        seconds.append(time.perf_counter() - start)
+    return seconds
+
+
+def in_turns(sides: Mapping[str, Iterator[None]], warming: int, rounds: int, n: int) -> dict[str, list[float]]:
+    """Run n steps of each side per round, one step of each side after the other.
+
+    Returns: each side's median seconds per step, per round. The first `warming` steps of each side are not counted.
+    """
+    for steps in sides.values():
+        times(steps, warming)
+    medians: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(rounds):
+        seconds: dict[str, list[float]] = {name: [] for name in sides}
+        for _ in range(n):
+            for name, steps in sides.items():
+                seconds[name] += times(steps, 1)
+        for name, spent in seconds.items():
+            medians[name].append(statistics.median(spent))
+    return medians
 
 
 def at_least_one(text: str) -> int:

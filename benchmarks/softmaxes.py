@@ -28,8 +28,8 @@ import torch
 from torch import nn
 
 from benchmarks.__main__ import machine
-from benchmarks.language_models import WARMING, times
-from benchmarks.ratio import at_least_one, command_line, peak_of
+from benchmarks.language_models import WARMING
+from benchmarks.ratio import at_least_one, command_line, peak_of, times
 from retable.data.streams import CarriedStreams
 from retable.models.recurrent import LSTM
 from retable.nn.product import use_faster_products

@@ -24,8 +24,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
-from benchmarks.language_models import WARMING, times
-from benchmarks.ratio import Ratio, at_least_one, command_line, show
+from benchmarks.language_models import WARMING
+from benchmarks.ratio import Ratio, at_least_one, command_line, show, times
 from retable.corpora.columns import TaggedSentence, read_tagged
 from retable.data.bucketed import Bucketed
 from retable.data.tagged import TaggedExample, encoded

@@ -21,7 +21,8 @@ def of_electra(ours) -> dict[str, Tensor]:
 
 def both(name: str):
     """Return our side and the peer's with the same weights, which are much larger than initial weights."""
-    ours, theirs = (build(TINY) for build in SYSTEMS[name])
+    build_ours, peers = SYSTEMS[name]
+    ours, theirs = build_ours(TINY), peers["transformers"](TINY)
     torch.manual_seed(0)
     for parameter in ours.module.parameters():
         nn.init.normal_(parameter, std=0.3)

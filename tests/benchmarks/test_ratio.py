@@ -8,13 +8,31 @@ import pytest
 
 from benchmarks import __main__ as every
 from benchmarks import scale
-from benchmarks.ratio import HEAD, Ratio, command_line, precisions, show
+from benchmarks.ratio import HEAD, Ratio, command_line, in_turns, precisions, show
 
 
 def test_a_row_has_the_ratio_and_the_heads_columns():
     row = str(Ratio("GPT", "transformers", "tokens/s", 3000.0, 2000.0, "as said"))
     assert row == "| GPT | transformers | tokens/s | 3,000 | 2,000 | 1.50 | as said |"
     assert row.count("|") == HEAD.splitlines()[0].count("|")
+
+
+def test_a_row_of_rounds_has_the_median_ratio_and_its_range():
+    row = Ratio.of("GPT", "a plain GPT", "tokens/s", 100, [1.0, 2.0, 1.0], [2.0, 2.0, 1.5])
+    assert str(row) == "| GPT | a plain GPT | tokens/s | 100 | 50 | 1.50 (1.00–2.00) |  |"
+
+
+def test_sides_take_turns(monkeypatch):
+    order, clock = [], iter(range(100))
+
+    def steps(name):
+        while True:
+            order.append(name)
+            yield
+
+    monkeypatch.setattr("benchmarks.ratio.time.perf_counter", lambda: next(clock))
+    assert in_turns({"a": steps("a"), "b": steps("b")}, 1, 2, 2) == {"a": [1, 1], "b": [1, 1]}
+    assert order == ["a", "b", *4 * ["a", "b"]]
 
 
 def of_one(precise: bool = False) -> None:
