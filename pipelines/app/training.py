@@ -12,6 +12,7 @@ from retable.core.errors import UsageError
 from retable.core.settings import build
 from retable.data.batches import Batches, Measure
 from retable.nn import fused
+from retable.nn.product import onednn_is_faster
 from retable.objectives.base import Objective, SelfUpdating
 from retable.training.budget import parse_budget
 from retable.training.cost import flops_utilisation, product_rate, training_cost
@@ -95,8 +96,10 @@ def train(
         if stepped and cost:
             share = flops_utilisation(stepped * cost["flops"] / seconds, torch.cuda.get_device_name(), devices)
             record.costs |= {} if share is None else {"flops_utilisation": round(share, 4)}
-    else:  # the last digits of results depend on these two values
-        record.costs |= {"threads": torch.get_num_threads(), "compiled_kernels": int(fused.COMPILED is not None)}
+    else:  # the last digits of results depend on these values
+        threads = torch.get_num_threads()
+        record.costs |= {"threads": threads, "compiled_kernels": int(fused.COMPILED is not None)}
+        record.costs["onednn_products"] = int(onednn_is_faster(threads))
     if device.type == "cpu" and devices == 1 and stepped and cost.get("flops"):
         rate = product_rate(torch.bfloat16 if cfg.trainer.precision == "bf16-mixed" else torch.float32)
         record.costs["product_flops_per_second"] = round(rate)

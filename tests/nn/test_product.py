@@ -1,6 +1,7 @@
 """Test that products by oneDNN equal torch's, in layers and in the softmax, forward and backward."""
 
 import copy
+import json
 
 import pytest
 import torch
@@ -18,17 +19,112 @@ pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason
 
 @pytest.fixture(autouse=True)
 def taken(monkeypatch) -> list[tuple[int, int]]:
-    """Use oneDNN for products of any size, on any CPU. Return the sizes of the matrices that were packed."""
+    """Use oneDNN for products of any size, on any CPU. Return the sizes of the matrices that oneDNN multiplied with."""
     shapes: list[tuple[int, int]] = []
-    prepacked = products.prepacked
+    by_onednn = products._by_onednn
 
-    def record(weight: torch.Tensor, n_rows: int) -> products.Times:
+    def record(weight: torch.Tensor, *arguments: torch.Tensor, **options: torch.Tensor) -> torch.Tensor:
         shapes.append(tuple(weight.shape))
-        return prepacked(weight, n_rows)
+        return by_onednn(weight, *arguments, **options)
 
-    for name, value in {"ROWS": 1, "PRODUCTS": 1, "_amd": lambda: True, "prepacked": record}.items():
+    for name, value in {
+        "ROWS": 1,
+        "PRODUCTS": 1,
+        "onednn_is_faster": lambda threads: True,
+        "_by_onednn": record,
+    }.items():
         monkeypatch.setattr(products, name, value)
     return shapes
+
+
+def test_a_plain_a_transposed_and_a_packed_weight_give_the_same_bytes():
+    for n, inputs, outputs in ((9, 6, 11), (300, 65, 33), (257, 419, 1000), (1024, 512, 512)):
+        rows, weight, transposed = torch.randn(n, inputs), torch.randn(outputs, inputs), torch.randn(inputs, outputs).mT
+        for each in (weight, transposed):
+            packed = products.prepacked(each, n)
+            assert torch.equal(product(rows, each), packed(rows))
+            assert torch.equal(product(rows.mT.contiguous().mT, each), packed(rows))
+    rows, same = torch.randn(300, 65), torch.randn(33, 1).expand(33, 65)  # the strides of a gradient of a sum
+    torch.testing.assert_close(product(rows, same), rows @ same.mT, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(product(same, rows), same @ rows.mT, rtol=1e-4, atol=1e-4)
+
+
+@pytest.fixture
+def machine(monkeypatch, tmp_path):
+    """Return a function that sets the seconds per product of both libraries, and counts the measurements."""
+    monkeypatch.undo()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    counted = {"torch": 0, "onednn": 0}
+
+    def takes(**seconds: float) -> dict[str, int]:
+        now = 0.0
+
+        def work(name: str):
+            def multiplied(weight, rows):
+                nonlocal now
+                counted[name] += 1
+                now += seconds[name] * (10 if counted[name] % 3 else 1)  # two of three times, other programs run
+
+            return multiplied
+
+        monkeypatch.setattr(products.time, "perf_counter", lambda: now)
+        for name in seconds:
+            monkeypatch.setattr(products, f"_by_{name}", work(name))
+        products.onednn_is_faster.cache_clear()
+        return counted
+
+    yield takes
+    products.onednn_is_faster.cache_clear()
+
+
+def test_the_choice_is_measured_once_per_machine_and_number_of_threads(machine, tmp_path):
+    counted = machine(torch=2.0, onednn=1.0)
+    assert products.onednn_is_faster(1) and products.onednn_is_faster(1)
+    assert counted == {"torch": 25, "onednn": 25}
+    (kept,) = (tmp_path / "retable").iterdir()  # no temporary file is left
+    assert json.loads(kept.read_text())["seconds"] == {"torch": 2.0, "onednn": 1.0}
+    machine(torch=1.0, onednn=2.0)  # a second process on the same machine, under another load
+    assert products.onednn_is_faster(1) and counted["torch"] == 25
+    assert not products.onednn_is_faster(2) and counted["torch"] == 50
+    assert len([*(tmp_path / "retable").iterdir()]) == 2
+
+
+def test_a_close_choice_is_torchs(machine):
+    machine(torch=1.2, onednn=1.0)
+    assert not products.onednn_is_faster(1)
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"threads": 1}'])
+def test_a_damaged_file_is_measured_again(content, machine, tmp_path):
+    machine(torch=2.0, onednn=1.0)
+    products.onednn_is_faster(1)
+    (kept,) = (tmp_path / "retable").iterdir()
+    kept.write_text(content)
+    assert machine(torch=2.0, onednn=1.0) and products.onednn_is_faster(1)
+    assert json.loads(kept.read_text())["seconds"] == {"torch": 2.0, "onednn": 1.0}
+
+
+def test_of_two_processes_the_first_one_decides(machine, tmp_path, monkeypatch):
+    machine(torch=2.0, onednn=1.0)
+    products.onednn_is_faster(1)
+    (kept,) = (tmp_path / "retable").iterdir()
+    first = kept.read_text()
+    kept.unlink()
+    measured = products._measured
+
+    def late():
+        kept.write_text(first)
+        return measured()
+
+    machine(torch=1.0, onednn=2.0)
+    monkeypatch.setattr(products, "_measured", late)
+    assert products.onednn_is_faster(1) and kept.read_text() == first
+
+
+def test_without_a_cache_folder_each_process_measures(machine, tmp_path):
+    (tmp_path / "retable").write_text("a file in place of the folder")
+    machine(torch=2.0, onednn=1.0)
+    assert products.onednn_is_faster(1)
 
 
 def test_it_is_the_product_and_asks_for_no_gradient(taken):

@@ -1,12 +1,19 @@
 """Matrix products in fp32 by oneDNN, for CPUs on which MKL, torch's default, is slow.
 
-Two cores of AMD's Zen 5 reach 190 GFLOP/s with MKL and 430 GFLOP/s with oneDNN (2,048 × 256 by 256 × 1,024;
-benchmarks/ratios.md). The library oneDNN copies the second matrix into its own layout. The time for this copy is worth
-it if the first matrix has at least a few hundred rows.
+One core of AMD's Zen 5 reaches 75 to 110 GFLOP/s with MKL and 200 to 250 with oneDNN (2,048 × 256 by 256 × 1,024;
+benchmarks/language_models.md). Which library is faster is measured once per machine and number of threads, and kept in
+the user's cache folder. Both libraries compute the same sums in another order, so results differ by rounding. oneDNN is
+used only if it is much faster. Therefore the choice is the same in every measurement on a machine, also under load.
 
 N rows, I inputs, O outputs.
 """
 
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+import time
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
@@ -16,8 +23,10 @@ import torch
 from torch import Tensor, nn
 from torch.compiler import is_compiling
 
-ROWS = 256  # lowest number of rows for which oneDNN is faster, including the time for the copy and the call
-PRODUCTS = 1 << 26  # lowest number of multiplications for which oneDNN is faster
+ROWS = 256  # lowest number of rows for which oneDNN may be used
+PRODUCTS = 1 << 26  # lowest number of multiplications for which oneDNN may be used
+MUCH = 1.25  # oneDNN is used if it is at least this many times as fast; on Intel's CPUs both are about equal
+_SIDE, _TIMES = 512, 25  # size of the measured matrices, number of measurements of which the fastest counts
 
 Times: TypeAlias = Callable[..., Tensor]  # called with rows and, optionally, a tensor `out` for the result
 
@@ -25,16 +34,10 @@ Times: TypeAlias = Callable[..., Tensor]  # called with rows and, optionally, a 
 def prepacked(weight: Tensor, n_rows: int) -> Times:
     """Return a function that multiplies rows (N, I) with weightᵀ, for weight (O, I) and N near `n_rows`.
 
-    The weight is copied into oneDNN's layout once. The function works in bf16 or fp32 on a CPU with oneDNN, and does
-    not support gradients.
+    The weight is copied into oneDNN's layout once, which is worth it for many products of a few rows. The function
+    works in bf16 or fp32 on a CPU with oneDNN, and does not support gradients.
     """
-    kept = torch.ops.mkldnn._reorder_linear_weight(weight, n_rows)
-
-    def multiplied(rows: Tensor, out: Tensor | None = None) -> Tensor:
-        result: Tensor = torch.ops.mkldnn._linear_pointwise(rows, kept, None, "none", [], "")
-        return result if out is None else out.copy_(result)
-
-    return multiplied
+    return partial(_by_onednn, torch.ops.mkldnn._reorder_linear_weight(weight, n_rows))
 
 
 def times(weight: Tensor, rows: Tensor) -> Times:
@@ -42,10 +45,16 @@ def times(weight: Tensor, rows: Tensor) -> Times:
 
     The result for rows (N, I) and weight (O, I) is (N, O).
     """
-    return prepacked(weight, len(rows)) if pays(rows, weight) else partial(_plain, weight)
+    return partial(_by_onednn if pays(rows, weight) else _by_torch, weight)
 
 
-def _plain(weight: Tensor, rows: Tensor, out: Tensor | None = None) -> Tensor:
+def _by_onednn(weight: Tensor, rows: Tensor, out: Tensor | None = None) -> Tensor:
+    """Multiply rows with weightᵀ; oneDNN also reads a plain or transposed weight, with the same result as prepacked."""
+    result: Tensor = torch.ops.mkldnn._linear_pointwise(rows, weight, None, "none", [], "")
+    return result if out is None else out.copy_(result)
+
+
+def _by_torch(weight: Tensor, rows: Tensor, out: Tensor | None = None) -> Tensor:
     return torch.mm(rows, weight.mT, out=out)
 
 
@@ -59,13 +68,67 @@ def pays(rows: Tensor, weight: Tensor) -> bool:
     if is_compiling() or (torch.is_grad_enabled() and (rows.requires_grad or weight.requires_grad)):
         return False
     large = len(rows) >= ROWS and len(rows) * weight.numel() >= PRODUCTS
-    return large and rows.device.type == "cpu" and rows.dtype == weight.dtype == torch.float32 and _amd()
+    plain = rows.device.type == "cpu" and rows.dtype == weight.dtype == torch.float32
+    return large and plain and onednn_is_faster(torch.get_num_threads())
 
 
 @cache
-def _amd() -> bool:
-    processor = Path("/proc/cpuinfo")
-    return torch.backends.mkldnn.is_available() and processor.exists() and "AuthenticAMD" in processor.read_text()
+def onednn_is_faster(threads: int) -> bool:
+    """Check whether oneDNN's fp32 products are at least MUCH times as fast as torch's with the current threads.
+
+    The first process on a machine measures it, and writes the times to a file in the user's cache folder. All later
+    processes read this file, so they use the same library. If the folder cannot be written, each process measures.
+    """
+    if not torch.backends.mkldnn.is_available():
+        return False
+    key = {"cpu": dict(torch.cpu.get_capabilities()), "torch": torch.__version__, "threads": threads, "dtype": "float32"}
+    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "retable"
+    seconds = _kept(folder / f"products-{digest}.json", key)
+    return seconds["torch"] >= MUCH * seconds["onednn"]
+
+
+def _kept(path: Path, key: dict[str, object]) -> dict[str, float]:
+    """Return the seconds per product in a file, or measure and write them; of several writers, the first one counts."""
+    if (seconds := _read(path)) is not None:
+        return seconds
+    seconds = _measured()
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, begun = tempfile.mkstemp(dir=path.parent)
+        try:
+            with open(descriptor, "w") as file:
+                json.dump({"seconds": seconds, **key}, file)
+            os.link(begun, path)
+        except FileExistsError:
+            if (first := _read(path)) is not None:  # another process was first
+                return first
+            os.replace(begun, path)  # the file is damaged
+        finally:
+            Path(begun).unlink(missing_ok=True)
+    return seconds
+
+
+def _read(path: Path) -> dict[str, float] | None:
+    """Return the seconds in a file, or None if the file is missing or damaged."""
+    try:
+        seconds = json.loads(path.read_text())["seconds"]
+        return {name: float(seconds[name]) for name in ("torch", "onednn")}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _measured() -> dict[str, float]:
+    """Measure the seconds of a product of square matrices with each library, in turns."""
+    rows, weight = torch.ones(2, _SIDE, _SIDE)
+    fastest = {"torch": float("inf"), "onednn": float("inf")}
+    with torch.no_grad():
+        for _ in range(_TIMES):
+            for name, multiplied in (("torch", _by_torch), ("onednn", _by_onednn)):
+                start = time.perf_counter()
+                multiplied(weight, rows)
+                fastest[name] = min(fastest[name], time.perf_counter() - start)
+    return fastest
 
 
 class Linear(nn.Linear):

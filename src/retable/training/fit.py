@@ -162,7 +162,7 @@ def fit(
         runner = L.Trainer(**{**settings, **trainer})
         if runner.num_devices > 1 and runner.strategy.root_device.type == "cpu":
             limit_threads(runner.num_devices)
-        trained = replica(objective) if sharded else objective  # sharding cannot be undone, so train a copy
+        trained = copy.deepcopy(objective) if sharded else objective  # sharding cannot be undone, so train a copy
         training = Training(
             trained, seed, max_steps, optimizer, schedule, clip_norm, epochs, averaging, compile, cuda_graph
         )
