@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from retable.core.errors import UsageError
+from retable.data.batches import measured_by
 from retable.evaluation.dynamic_evaluation import DynamicEvaluation, LearningLM, RMSDynamicEvaluation, gradient_roots
 from retable.evaluation.likelihood import Carried, NeuralLM
 from tests.evaluation.test_neural_cache import BOUNDARY, LENGTH, OBJECTIVES, TOKENS, V, model
@@ -182,3 +183,24 @@ def test_the_setting_is_the_best_of_the_grid_on_the_first_tokens_of_the_validati
         LearningLM(NeuralLM(trained.objective, Carried(4), BOUNDARY), SEGMENT, 0.3, 0.0).log_prob(TOKENS)
     with pytest.raises(UsageError, match=r"training text of 53 tokens is shorter than a batch; lower adaptation\.ro"):
         gradient_roots(trained, TOKENS, 100, SEGMENT)
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gpt"])
+def test_processes_divide_the_settings_and_find_the_same(kind):
+    trained, texts = model(kind), {"train": TOKENS, "validation": TOKENS}
+    shares = []
+
+    def in_two(measure, objective):
+        steps = [measure.step(objective) for _ in range(2)]
+        batches = [[*measure.batches(rank, 2)] for rank in range(2)]
+        shares.append([sum(batch is not None for batch in own) for own in batches])
+        return [
+            [None if batch is None else step(batch) for batch in own] for step, own in zip(steps, batches, strict=True)
+        ]
+
+    evaluation = RMSDynamicEvaluation(SEGMENT, [0.0, 0.1, 0.2], [0.0], rows=2, epsilon=1e-3)
+    alone = evaluation.fit(trained, texts)
+    with measured_by(in_two):
+        together = evaluation.fit(trained, texts)
+    assert together.tried == alone.tried and len({each["loss"] for each in alone.tried}) == 3
+    assert shares == [[1, 0], [2, 1]]  # the gradients of the training text, then the three rates
