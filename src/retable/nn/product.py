@@ -81,7 +81,8 @@ def onednn_is_faster(threads: int) -> bool:
     """
     if not torch.backends.mkldnn.is_available():
         return False
-    key = {"cpu": dict(torch.cpu.get_capabilities()), "torch": torch.__version__, "threads": threads, "dtype": "float32"}
+    cpu = dict(torch.cpu.get_capabilities())
+    key = {"cpu": cpu, "torch": torch.__version__, "threads": threads, "dtype": "float32"}
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "retable"
     seconds = _kept(folder / f"products-{digest}.json", key)
