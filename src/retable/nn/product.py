@@ -3,7 +3,7 @@
 One core of AMD's Zen 5 reaches 75 to 110 GFLOP/s with MKL and 200 to 250 with oneDNN (2,048 × 256 by 256 × 1,024;
 benchmarks/language_models.md). Which library is faster is measured once per machine and number of threads, and kept in
 the user's cache folder. Both libraries compute the same sums in another order, so results differ by rounding. oneDNN is
-used only if it is much faster. Therefore the choice is the same in every measurement on a machine, also under load.
+used only if it is much faster, so that the load of the machine rarely decides.
 
 N rows, I inputs, O outputs.
 """
@@ -25,7 +25,7 @@ from torch.compiler import is_compiling
 
 ROWS = 256  # lowest number of rows for which oneDNN may be used
 PRODUCTS = 1 << 26  # lowest number of multiplications for which oneDNN may be used
-MUCH = 1.25  # oneDNN is used if it is at least this many times as fast; on Intel's CPUs both are about equal
+MUCH = 1.25  # oneDNN is used if it is at least this many times as fast; not yet measured on Intel's CPUs
 _SIDE, _TIMES = 512, 25  # size of the measured matrices, number of measurements of which the fastest counts
 
 Times: TypeAlias = Callable[..., Tensor]  # called with rows and, optionally, a tensor `out` for the result
@@ -81,12 +81,8 @@ def onednn_is_faster(threads: int) -> bool:
     """
     if not torch.backends.mkldnn.is_available():
         return False
-    key = {
-        "cpu": dict(torch.cpu.get_capabilities()),
-        "torch": torch.__version__,
-        "threads": threads,
-        "dtype": "float32",
-    }
+    cpu = dict(torch.cpu.get_capabilities())
+    key = {"cpu": cpu, "torch": torch.__version__, "threads": threads, "dtype": "float32"}
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "retable"
     seconds = _kept(folder / f"products-{digest}.json", key)

@@ -179,6 +179,6 @@ class WordByWord(SelfUpdating):
 def _groups(batch: WindowSlice | Cells, size: int) -> Iterator[WindowSlice | Cells]:
     """Split a batch into groups of `size` words or cells, in order."""
     for start in range(0, len(batch[0]), size):
-        yield batch._replace(**{
-            name: part[start : start + size] for name, part in batch._asdict().items() if isinstance(part, Tensor)
-        })  # fmt: skip
+        parts = {name: part for name, part in batch._asdict().items() if isinstance(part, Tensor)}
+        group: dict[str, Any] = {name: part[start : start + size] for name, part in parts.items()}
+        yield batch._replace(**group)

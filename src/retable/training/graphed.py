@@ -7,7 +7,7 @@ once: on an H200 a step of the medium LSTM takes 1.97 ms as a graph, and 5.79 ms
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import torch
 from lightning.pytorch.strategies import SingleDeviceStrategy
@@ -77,7 +77,7 @@ class GraphedStep:
         """Train on a batch, and return its metrics and the next state; a later call overwrites this state."""
         scale = 1.0
         if isinstance(batch, Scaled):
-            scale, batch = batch.scale, batch._replace(scale=1.0)
+            scale, batch = batch.scale, cast(Any, batch)._replace(scale=1.0)
         for rate, group in zip(self._rates, self._optimizer.param_groups, strict=True):
             rate.fill_(group["lr"] * scale)
         form, before = _form((batch, state)), self._before
