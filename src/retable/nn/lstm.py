@@ -64,7 +64,7 @@ class LSTM(nn.LSTM):
         assert hx is not None
         n_weights, ends = len(self._flat_weights) // self.num_layers, []
         for i, state in enumerate(zip(*(part.chunk(self.num_layers) for part in hx), strict=True)):
-            weights = self._flat_weights[i * n_weights : (i + 1) * n_weights]
+            weights: Any = self._flat_weights[i * n_weights : (i + 1) * n_weights]
             with warnings.catch_warnings():  # the weights of all layers are in one piece of memory, not those of one
                 warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk")
                 hidden, *end = _VF.lstm(hidden, state, weights, self.bias, 1, 0.0, True, self.bidirectional,
