@@ -105,6 +105,12 @@ def trained(task: Task, seed: int) -> dict[str, float]:
     return {name: float(METRICS[name](right, predicted)) for name in task.metrics} | {"minutes": minutes}
 
 
+def spread(scores: np.ndarray) -> str:
+    """Return the mean, the standard deviation if there are several scores, and the number of scores."""
+    deviation = f" ± {scores.std(ddof=1):.2f}" if len(scores) > 1 else ""
+    return f"{scores.mean():.2f}{deviation} ({len(scores)})"
+
+
 def differences(scores: pd.DataFrame) -> list[str]:
     """Return a table row for each task and metric: mean scores of both, their difference, and minutes."""
     rows = []
@@ -112,12 +118,15 @@ def differences(scores: pd.DataFrame) -> list[str]:
         records = [json.loads(path.read_text()) for path in sorted(RECORDS.glob(f"{task}-minilm-*.json"))]
         ours = 100 * np.array([each["metrics"][""][f"{task}/validation/{metric}"] for each in records])
         theirs = 100 * group.score.to_numpy()
-        low, high = ttest_ind(ours, theirs, equal_var=False).confidence_interval()
+        interval = ""
+        if len(theirs) > 1:
+            low, high = ttest_ind(ours, theirs, equal_var=False).confidence_interval()
+            interval = f" ({low:+.2f} to {high:+.2f})"
         minutes = np.mean([each["made"]["seconds"] / 60 for each in records])
         its = scores.query("task == @task and metric == 'minutes'").score.mean()
-        means = [f"{each.mean():.2f} ± {each.std(ddof=1):.2f} ({len(each)})" for each in (ours, theirs)]
-        difference = f"{ours.mean() - theirs.mean():+.2f} ({low:+.2f} to {high:+.2f})"
-        rows.append("| " + " | ".join([task, metric, *means, difference, f"{minutes:.1f}", f"{its:.1f}"]) + " |")
+        difference = f"{ours.mean() - theirs.mean():+.2f}{interval}"
+        cells = [task, metric, spread(ours), spread(theirs), difference, f"{minutes:.1f}", f"{its:.1f}"]
+        rows.append(f"| {' | '.join(cells)} |")
     return rows
 
 
