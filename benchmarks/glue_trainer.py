@@ -105,7 +105,7 @@ def trained(task: Task, seed: int) -> dict[str, float]:
     return {name: float(METRICS[name](right, predicted)) for name in task.metrics} | {"minutes": minutes}
 
 
-def spread(scores: np.ndarray) -> str:
+def spread(scores: np.ndarray[Any, Any]) -> str:
     """Return the mean, the standard deviation if there are several scores, and the number of scores."""
     deviation = f" ± {scores.std(ddof=1):.2f}" if len(scores) > 1 else ""
     return f"{scores.mean():.2f}{deviation} ({len(scores)})"

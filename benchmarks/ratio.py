@@ -35,8 +35,8 @@ class Ratio(NamedTuple):
     ) -> "Ratio":  # fmt: skip
         """Return the row for `amount` units per step, from the seconds per step of each round of both sides."""
         rounds = [their / our for our, their in zip(ours, theirs, strict=True)]
-        speeds = [amount / statistics.median(seconds) for seconds in (ours, theirs)]
-        return cls(work, peer, unit, *speeds, remark, rounds)
+        speed, peers = (amount / statistics.median(seconds) for seconds in (ours, theirs))
+        return cls(work, peer, unit, speed, peers, remark, rounds)
 
     def __str__(self) -> str:
         ratio = f"{self.ours / self.theirs:.2f}"
