@@ -84,8 +84,8 @@ def test_killed_and_resumed_equals_uninterrupted(project, name):
         assert digest(killed / file) == digest(whole / file), file
 
 
-@pytest.mark.parametrize("recipe", ["skipgram", "cbow", "fasttext", "glove"])
-def test_word_vectors_are_trained_in_groups_of_windows(project, recipe):
+@pytest.mark.parametrize(("recipe", "tolerance"), [("skipgram", 0.1), ("cbow", 0.1), ("fasttext", 0.1), ("glove", 0.3)])
+def test_word_vectors_are_trained_in_groups_of_windows(project, recipe, tolerance):
     """On a GPU, each group of windows is one update, so its losses are only close to those of window by window."""
     last = []
     for trainer in ("cpu", "gpu"):
@@ -94,7 +94,7 @@ def test_word_vectors_are_trained_in_groups_of_windows(project, recipe):
             f"trainer={trainer}", f"system={recipe}_{trainer}", "logger=none",
         )  # fmt: skip
         last.append(losses(project.folder / f"outputs/embed/grammar_tiny/{recipe}_{trainer}-1").iloc[-1])
-    assert last[1] == pytest.approx(last[0], rel=0.1)
+    assert last[1] == pytest.approx(last[0], rel=tolerance)
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="NCCL needs two GPUs")

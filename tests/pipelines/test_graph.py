@@ -236,8 +236,9 @@ def test_unseen_words_have_ngrams(graph):
     assert (table["word"] == "smeteling").sum() == 10
 
 
-@pytest.mark.parametrize("recipe", ["skipgram", "glove"])
-def test_word_vectors_learn_in_groups_as_on_a_gpu(graph, recipe, monkeypatch):
+# With AdaGrad, GloVe takes a step of about the same length for each group as for each cell, so it starts more slowly.
+@pytest.mark.parametrize(("recipe", "tolerance"), [("skipgram", 0.1), ("glove", 0.3)])
+def test_word_vectors_learn_in_groups_as_on_a_gpu(graph, recipe, tolerance, monkeypatch):
     settings = [TINY, f"recipe=vectors/{recipe}", "model.d_model=16", "epochs=2"]
     graph.succeed("embed", *settings, f"system={recipe}_loops")
     monkeypatch.setattr(WordByWord, "_loop", lambda self, batch, lr: self._in_groups(batch, 0, lr))
@@ -246,7 +247,7 @@ def test_word_vectors_learn_in_groups_as_on_a_gpu(graph, recipe, monkeypatch):
         json.loads((graph.folder / f"outputs/embed/grammar_tiny/{recipe}_{way}-1/metrics.json").read_text())
         for way in ("loops", "groups")
     ]
-    assert losses[0]["train/loss"] != losses[1]["train/loss"] == pytest.approx(losses[0]["train/loss"], rel=0.1)
+    assert losses[0]["train/loss"] != losses[1]["train/loss"] == pytest.approx(losses[0]["train/loss"], rel=tolerance)
 
 
 @pytest.mark.long

@@ -28,7 +28,7 @@ from retable.objectives.weighted_least_squares import WeightedLeastSquares
 
 # Numbers of words or of GloVe's cells per update on a GPU. In larger groups, the sum of a frequent word's gradients is
 # too large: with 512 words, fastText diverged on a text of 1,000 types (corpus english_small).
-WORDS, CELLS = 256, 4096
+WORDS, CELLS = 256, 1024
 
 
 class WordByWord(SelfUpdating):
@@ -179,6 +179,5 @@ class WordByWord(SelfUpdating):
 def _groups(batch: WindowSlice | Cells, size: int) -> Iterator[WindowSlice | Cells]:
     """Split a batch into groups of `size` words or cells, in order."""
     for start in range(0, len(batch[0]), size):
-        parts = {name: part for name, part in batch._asdict().items() if isinstance(part, Tensor)}
-        group: dict[str, Any] = {name: part[start : start + size] for name, part in parts.items()}
-        yield batch._replace(**group)
+        parts: dict[str, Any] = {name: part for name, part in batch._asdict().items() if isinstance(part, Tensor)}
+        yield batch._replace(**{name: part[start : start + size] for name, part in parts.items()})
