@@ -34,7 +34,8 @@ def choose_machine(stage: str, cfg: DictConfig) -> None:
 def _in_batches(stage: str, cfg: DictConfig) -> bool:
     """Return whether a stage computes in batches, which GPUs can do; n-grams, for example, are counted on the CPU."""
     counted = stage == "pretrain" and cfg.get("objective") is None
-    estimated = (cfg.get("finetuning") or {}).get("lr") == 0  # the model is estimated from all examples at once
+    finetuning = cfg.get("finetuning")  # check_settings reports a value that is not a mapping
+    estimated = isinstance(finetuning, DictConfig) and finetuning.get("lr") == 0  # estimated from all examples at once
     return not (counted or estimated or cfg.get("word_by_word"))
 
 

@@ -347,7 +347,7 @@ def _check_trainer(trainer: Mapping[str, Any]) -> None:
             require(trainer[name], annotation, f"trainer.{name}")
     devices, most = trainer.get("devices"), max(len(os.sched_getaffinity(0)), SHARING)
     if trainer.get("accelerator") == "cpu" and isinstance(devices, int) and devices > most:
-        raise UsageError(f"trainer.devices={devices} should be at most {most} without GPUs")
+        raise UsageError(f"trainer.devices={devices} should be at most {most} on the CPU of this machine")
     own = {**trainer, "strategy": FullySharded()} if trainer.get("strategy") == "fsdp" else trainer
     with quiet_lightning(), warnings.catch_warnings():
         warnings.simplefilter("ignore")

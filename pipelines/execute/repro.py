@@ -177,24 +177,35 @@ def _trainer(cell: Cell, cells: Mapping[str, Cell], conf: Conf) -> Mapping[str, 
     settings = cell.settings
     if settings.get("device") == "cuda":  # of the stage `scaling`
         return {"accelerator": "gpu"}
-    recipe = conf.recipe(Path(settings["recipe"]).name) if "recipe" in settings else {}
-    if cell.stage in USING_STAGES:
-        systems = [cells[place] for place in cell.made_from if cells[place].stage != "embed"]
-        in_batches = any(_trainer(each, cells, conf) for each in systems)
-    elif cell.stage == "embed":
-        objective = settings.get("objective") or recipe["choices"].get("objective", "negative_sampling")
-        of_files = conf.read("objective", objective) | recipe
-        in_batches = settings.get("word_by_word", str(of_files["word_by_word"])).lower() == "false"
-    else:  # n-grams have no objective; models that are estimated from all examples at once have the learning rate 0
-        estimated = recipe.get("objective", {}) is None or recipe.get("finetuning", {}).get("lr") == 0
-        in_batches = bool(recipe) and not estimated
-    if not in_batches:
-        return {}
     trainer = dict(conf.read("trainer", settings.get("trainer", "auto")))
     if trainer.get("devices") == _DEVICES_OF_RECIPE:
-        trainer["devices"] = recipe.get("gpus", 1)
+        of_study = settings.get("gpus")
+        trainer["devices"] = (
+            _recipe(cell, conf).get("gpus", 1) if of_study is None else yaml.load(of_study, yaml.CSafeLoader)
+        )
     own = {key.lstrip("+").partition(".")[2]: text for key, text in settings.items() if "trainer." in key}
-    return trainer | {name: yaml.load(text, yaml.CSafeLoader) for name, text in own.items()}
+    trainer |= {name: yaml.load(text, yaml.CSafeLoader) for name, text in own.items()}
+    return {} if trainer.get("accelerator") == "auto" and not _in_batches(cell, cells, conf) else trainer
+
+
+def _recipe(cell: Cell, conf: Conf) -> dict[str, Any]:
+    name = cell.settings.get("recipe")
+    return {} if name is None else conf.recipe(Path(name).name)
+
+
+def _in_batches(cell: Cell, cells: Mapping[str, Cell], conf: Conf) -> bool:
+    """Return whether a cell is computed in batches; with the accelerator `auto`, all other cells use the CPU."""
+    settings, recipe = cell.settings, _recipe(cell, conf)
+    if cell.stage in USING_STAGES:
+        systems = (cells[place] for place in cell.made_from if cells[place].stage != "embed")
+        return any(_in_batches(each, cells, conf) for each in systems)
+    if cell.stage == "embed":
+        objective = settings.get("objective") or recipe["choices"].get("objective", "negative_sampling")
+        of_files = conf.read("objective", objective) | recipe
+        return settings.get("word_by_word", str(of_files["word_by_word"])).lower() == "false"
+    # n-grams have no objective; models that are estimated from all examples at once have the learning rate 0
+    estimated = recipe.get("objective", {}) is None or recipe.get("finetuning", {}).get("lr") == 0
+    return bool(recipe) and not estimated
 
 
 def to_run(stages: Sequence[Stage]) -> list[Stage]:
@@ -247,7 +258,9 @@ def run(
         require_processors(runner)
         os.environ["PATH"] = f"{Path(runner.address).parent}{os.pathsep}{os.environ['PATH']}"
         while waiting or running:
-            ready = ((each, reserve(each, runner)) for each in waiting if each.before <= done)
+            # GPUs should not be idle while stages on the CPU use all jobs.
+            on_gpus_first = sorted(waiting, key=lambda each: needed(each.trainer, runner.n_gpus)[0] == 0)
+            ready = ((each, reserve(each, runner)) for each in on_gpus_first if each.before <= done)
             stage, reserved = next((each for each in ready if each[1] is not None), (None, None))
             if stage is not None and reserved is not None:
                 waiting.remove(stage)

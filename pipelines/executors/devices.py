@@ -39,8 +39,9 @@ def needed(trainer: Mapping[str, Any], n_gpus: int) -> tuple[int, int]:
     every = n_gpus if on_gpus else 1
     if devices == "auto":
         devices = every
-    elif not isinstance(devices, int):  # a list of devices, or a mistake, which the stage reports
-        devices = len(devices) if isinstance(devices, list | ListConfig) else 1
+    if isinstance(devices, list | ListConfig):  # a job that names its devices must see all up to the last one
+        return max(devices, default=0) + 1 if on_gpus else 0, len(devices)
+    devices = devices if isinstance(devices, int) else 1  # the stage reports a mistake
     return (devices, devices) if on_gpus else (0, devices)
 
 

@@ -108,8 +108,7 @@ def _local(slots: int | None) -> Iterator[Engine]:
     with server() as address:
         gpus, cores = counting.result(), len(os.sched_getaffinity(0))
         thread.shutdown()
-        slots = slots or max(cores, len(gpus))
-        yield Engine(address, Devices(gpus, max(cores, slots), slots), len(gpus))
+        yield Engine(address, Devices(gpus, max(cores, slots or 0), slots or max(cores, len(gpus))), len(gpus))
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 import copy
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -125,6 +126,28 @@ def test_without_a_cache_folder_each_process_measures(machine, tmp_path):
     (tmp_path / "retable").write_text("a file in place of the folder")
     machine(torch=2.0, onednn=1.0)
     assert products.onednn_is_faster(1)
+
+
+def test_autocast_and_a_missing_home_folder_do_not_change_the_measurement(monkeypatch):
+    monkeypatch.undo()
+    casts = []
+    monkeypatch.setattr(products, "_by_torch", lambda *_: casts.append(torch.is_autocast_enabled("cpu")))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(products.os.path, "expanduser", lambda path: path)  # as without a home folder
+    products.onednn_is_faster.cache_clear()
+    with torch.autocast("cpu", torch.bfloat16):
+        products.onednn_is_faster(1)
+    products.onednn_is_faster.cache_clear()
+    assert casts and not any(casts) and not Path("~").exists()
+
+
+def test_a_file_system_without_hard_links_keeps_the_choice(machine, tmp_path, monkeypatch):
+    def refused(*_):
+        raise PermissionError("no hard links")
+
+    monkeypatch.setattr(products.os, "link", refused)
+    machine(torch=2.0, onednn=1.0)
+    assert products.onednn_is_faster(1) and len([*(tmp_path / "retable").iterdir()]) == 1
 
 
 def test_it_is_the_product_and_asks_for_no_gradient(taken):

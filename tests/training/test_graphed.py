@@ -16,7 +16,7 @@ from torch import nn
 from retable.data.streams import CarriedStreams
 from retable.nn import lstm as layers
 from retable.training import module
-from retable.training.graphed import WARMING, GraphedStep, obstacle
+from retable.training.graphed import WARMING, GraphedStep, obstacle, recorded
 from retable.training.optimizers import adamw, momentum_sgd, sgd
 from retable.training.schedules import epoch_decay
 from tests.contracts.model_cases import models
@@ -82,6 +82,17 @@ def test_a_graphed_training_equals_an_eager_one(optimizer, precision, recorder, 
     tolerance = 1e-5 if precision == "32-true" else 2e-2
     assert [p.value for p in ours] == pytest.approx([p.value for p in theirs], rel=tolerance)
     torch.testing.assert_close(weights(graphed), weights(eager), rtol=10 * tolerance, atol=10 * tolerance)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU")
+def test_a_gpu_replays_a_graph(recorder, monkeypatch, tmp_path):
+    monkeypatch.setattr(module, "GRAPHED_ON", ("cuda",))
+    real = partial(GraphedStep, record=lambda function: recorder(recorded(function)))
+    monkeypatch.setattr(module, "GraphedStep", real)
+    gpu = {"trainer": {**CPU, "accelerator": "gpu"}}
+    ours, theirs = run(make(), tmp_path / "graphed", **gpu), run(make(), tmp_path / "eager", cuda_graph=False, **gpu)
+    assert recorder.replays == 36 - 3 - 1 - WARMING
+    assert [point.value for point in ours] == pytest.approx([point.value for point in theirs], rel=1e-4)
 
 
 @pytest.mark.parametrize("step", [3, 11, 20])

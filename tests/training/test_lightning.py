@@ -251,3 +251,10 @@ def test_the_trainer_obeys_lightnings_flags(flags, seen, pieces, tmp_path):
     )  # fmt: skip
     assert objective.seen == seen and watched.pieces == pieces
     assert fitted.step == len(seen)
+
+
+def test_a_tensor_on_a_gpu_is_not_pinned(monkeypatch):
+    """`meta` stands for a GPU; only tensors in the CPU's memory can be pinned."""
+    batch = (torch.empty(2, device="meta"),)
+    monkeypatch.setattr(L.LightningDataModule, "transfer_batch_to_device", lambda _, batch, *rest: batch)
+    assert Data(None).transfer_batch_to_device(batch, torch.device("cuda"), 0)[0] is batch[0]

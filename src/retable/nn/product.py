@@ -77,15 +77,16 @@ def onednn_is_faster(threads: int) -> bool:
     """Check whether oneDNN's fp32 products are at least MUCH times as fast as torch's with the current threads.
 
     The first process on a machine measures it, and writes the times to a file in the user's cache folder. All later
-    processes read this file, so they use the same library. If the folder cannot be written, each process measures.
+    processes read this file, so they use the same library. If there is no folder, or it cannot be written, each process
+    measures.
     """
     if not torch.backends.mkldnn.is_available():
         return False
     cpu = dict(torch.cpu.get_capabilities())
     key = {"cpu": cpu, "torch": torch.__version__, "threads": threads, "dtype": "float32"}
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "retable"
-    seconds = _kept(folder / f"products-{digest}.json", key)
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "retable"
+    seconds = _kept(folder / f"products-{digest}.json", key) if folder.is_absolute() else _measured()
     return seconds["torch"] >= MUCH * seconds["onednn"]
 
 
@@ -105,6 +106,10 @@ def _kept(path: Path, key: dict[str, object]) -> dict[str, float]:
             if (first := _read(path)) is not None:  # another process was first
                 return first
             os.replace(begun, path)  # the file is damaged
+        except OSError:  # this file system has no hard links
+            if (first := _read(path)) is not None:
+                return first
+            os.replace(begun, path)
         finally:
             Path(begun).unlink(missing_ok=True)
     return seconds
@@ -121,9 +126,9 @@ def _read(path: Path) -> dict[str, float] | None:
 
 def _measured() -> dict[str, float]:
     """Measure the seconds of a product of square matrices with each library, in turns."""
-    rows, weight = torch.ones(2, _SIDE, _SIDE)
+    rows, weight = torch.ones(2, _SIDE, _SIDE, dtype=torch.float32, device="cpu")
     fastest = {"torch": float("inf"), "onednn": float("inf")}
-    with torch.no_grad():
+    with torch.no_grad(), torch.autocast("cpu", enabled=False):
         for _ in range(_TIMES):
             for name, multiplied in (("torch", _by_torch), ("onednn", _by_onednn)):
                 start = time.perf_counter()

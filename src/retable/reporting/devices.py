@@ -39,7 +39,7 @@ def devices_rows(devices: Mapping[str, Sequence[str]], pretrained: Sequence[Resu
         devices: systems with several processes, by the same system with one process.
         pretrained: results of the stage `pretrain`.
 
-    Raises: UsageError: a system has no validation loss.
+    Raises: UsageError: a system has no validation loss, or there is no result of the same system with one process.
     """
     rows = []
     for of, variants in devices.items():
@@ -47,6 +47,10 @@ def devices_rows(devices: Mapping[str, Sequence[str]], pretrained: Sequence[Resu
         for system in (of, *variants):
             for corpus, runs in _by_corpus(system, pretrained):
                 row = _measured(system, runs)
+                if system == of and row["processes"] > 1:
+                    raise UsageError(f"devices: {of} has {row['processes']} processes; name a system with one process")
+                if system != of and corpus not in one:
+                    raise UsageError(f"devices: {of} is not trained on {corpus}, so {system} cannot be compared")
                 first = one.setdefault(corpus, row)
                 facts = {"system": system, "corpus": corpus, "task": "", "split": "validation"}
                 row |= facts | {"metric": "loss_difference", "mean": nan, "_of": of}

@@ -13,6 +13,10 @@ from retable.data.batches import Batches, Measure
 from retable.training.blocks import FullySharded
 
 
+def _pinned(tensor: Tensor) -> Tensor:
+    return tensor.contiguous().pin_memory() if tensor.device.type == "cpu" else tensor
+
+
 class Data(L.LightningDataModule):
     """Training batches, and Measures for validation, test and prediction; a part that is None is skipped.
 
@@ -32,7 +36,7 @@ class Data(L.LightningDataModule):
     def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
         """Move a batch to a device; a copy to a GPU starts from pinned memory, so that the CPU does not wait."""
         if device.type == "cuda":
-            batch = apply_to_collection(batch, Tensor, lambda tensor: tensor.contiguous().pin_memory())
+            batch = apply_to_collection(batch, Tensor, _pinned)
         return super().transfer_batch_to_device(batch, device, dataloader_idx)
 
     def train_dataloader(self) -> "Steps":

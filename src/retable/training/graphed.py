@@ -65,7 +65,7 @@ class GraphedStep:
         self._objective, self._optimizer, self._clip_norm = objective, optimizer, clip_norm
         self._device = next(objective.parameters()).device
         self._rates = [torch.zeros((), device=self._device) for _ in optimizer.param_groups]
-        self._record = record or _recorded
+        self._record = record or recorded
         self._form: Any = None  # the form that is recorded
         self._before: Any = None  # the form of the last step
         self._inputs: Any = None  # the batch and the state that the graph reads
@@ -124,9 +124,11 @@ class GraphedStep:
         recording = self._device.type == "cuda" and torch.cuda.is_current_stream_capturing()
         for group, rate in zip(groups, self._rates, strict=True):
             group |= {"lr": rate} | ({"capturable": recording} if "capturable" in group else {})
-        yield
-        for group, before in zip(groups, kept, strict=True):
-            group.update(before)
+        try:
+            yield
+        finally:
+            for group, before in zip(groups, kept, strict=True):
+                group.update(before)
 
     def _report(self, batch: Any) -> None:
         """Print a line about the first batch whose shapes differ from those of the recorded batch."""
@@ -169,7 +171,8 @@ def _copy(fixed: Any, value: Any) -> None:
             own.copy_(other)
 
 
-def _recorded(function: Callable[[], None]) -> Callable[[], None]:
+def recorded(function: Callable[[], None]) -> Callable[[], None]:
+    """Record the GPU's work of a function as a CUDA graph; return a function that does this work again."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         function()
