@@ -83,7 +83,9 @@ def studies() -> None:
 @app.command()
 def repro(
     study: Study = None,
-    jobs: Annotated[int | None, typer.Option(help="number of stages that run at a time; default: one per core or GPU")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(help="number of stages that run at a time; default: one per core or GPU")
+    ] = None,
     engine: Annotated[str, typer.Option(help="where stages run: local, ray or slurm")] = "local",
 ) -> None:
     """Run the stale cells of a study and its report."""
