@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import torch
 
+from pipelines.executors.devices import gpus_here
 from retable.core.artifacts import read_record
 from retable.core.digests import digest
 from tests.pipelines.test_devices import STAGES, prepare
@@ -161,3 +162,13 @@ def test_it_writes_what_a_processor_writes(project, name):
     folders = on_both(project, "generate", cell, "decoding=greedy", "n_prompts=3")
     theirs, ours = ((folder / "samples.jsonl").read_text() for folder in folders)
     assert ours == theirs
+
+
+def test_a_process_of_the_fork_server_sees_only_its_gpu(project, tmp_path):
+    (script := tmp_path / "counted.py").write_text("""
+import torch
+print(torch.cuda.device_count(), torch.ones(2, device="cuda").sum().item())
+""", encoding="utf-8")  # fmt: skip
+    for name in gpus_here():
+        done = project.forked.succeed(str(script), CUDA_VISIBLE_DEVICES=name)
+        assert done.stdout == "1 2.0\n"
