@@ -124,10 +124,6 @@ MISTAKES = [
         for s in ("negatives", "pool")
     ),
     (lambda: WordByWord(o.NegativeSampling(skip_gram, [1, 1]), threads=0), "threads=0 is out of range; write 1"),
-    (
-        lambda: WordByWord(o.NegativeSampling(skip_gram, [1, 1])).update([torch.empty(1, device="meta")], 0, 0.1, None),
-        "training word by word needs a CPU; write word_by_word=false",
-    ),
     (lambda: o.NegativeSampling(m.GloVe(WORDS, 2), [1, 1]), "GloVe does not predict words of windows; write"),
     (lambda: o.WeightedLeastSquares(skip_gram, np.ones(2)), "can train only GloVe, not SkipGram; write recipe="),
     (

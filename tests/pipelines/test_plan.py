@@ -200,6 +200,8 @@ TRACED = CELLS | {
 BY_DAY = {"pretrain/grammar_tiny/kn3-1", "pretrain/grammar_tiny/gpt-1", "evaluate/grammar_tiny/kn3-1"}
 # The first module calls one of two functions, which are the roots; `import retable` only needs the other's names.
 DISPATCH = {("pipelines.pretrain", "pretrain"), ("retable", "__getattr__")}
+# The precision that `auto` stands for is in the cell's configuration.
+DISPATCH |= {("retable.training.precision", name) for name in ("fastest_precision", "_on_gpu")}
 
 
 @pytest.fixture(scope="module")

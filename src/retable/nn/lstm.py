@@ -28,8 +28,8 @@ class LSTM(nn.LSTM):
     one direction, at least NARROW units, biases, and no projection. In all other cases torch's method is used. The fast
     method returns cell states in fp32 and hidden states in bf16.
 
-    On a GPU, layers with dropout between them are computed one after the other. cuDNN's own dropout would have a random
-    state that a seed can only set anew, with 2 MB of it and while the CPU waits, and that a CUDA graph cannot replay.
+    On a GPU, layers with dropout between them are computed one after the other, because a CUDA graph cannot replay the
+    random state of cuDNN's dropout. A new seed of this state would also make the CPU wait.
     """
 
     def forward(self, input: Any, hx: tuple[Tensor, Tensor] | None = None) -> Any:
